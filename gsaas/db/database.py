@@ -28,10 +28,16 @@ from oslo_db import exception as db_exception
 from oslo_utils import timeutils
 from sqlalchemy import orm
 
-from gsaas.db import changes, clock, dialects, engines, pooling, sqlite
+from gsaas.db import changes, clock, dialects, engines, pooling, sqlite, storage
 from gsaas.db.change_numbers import NUMBERING, Numbering, Writers
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+class UncommittedError(db_exception.DBConnectionError):  # type: ignore[misc]  # oslo.db has no types
+    """The connection was lost before the database was asked to commit: nothing of the transaction is stored."""
+
 
 _retried = db_api.wrap_db_retry(
     max_retries=5,
@@ -39,27 +45,22 @@ _retried = db_api.wrap_db_retry(
     inc_retry_interval=True,
     max_retry_interval=0.5,
     retry_on_deadlock=True,
+    exception_checker=lambda error: isinstance(error, UncommittedError | OvertakenError),
 )
 
 
 def retried(function: F) -> F:
-    """Return *function* with retries: it is called again when the database ends a deadlock by aborting its transaction.
+    """Return *function* with retries: it is called again when its transaction lost a race, or its connection.
 
-    For functions that write, and may be called again. Decorate the function that opens the session, not one that is
-    called in it.
+    A race is lost if the database aborts the transaction to end a deadlock, or because it cannot be serialized with
+    others, which includes the conflicts of Galera. A connection that is lost during a commit is not tried again: that
+    transaction may be stored. Decorate the function that opens the transaction, not one that is called in it.
     """
     return cast(F, _retried(function))
 
 
 class OvertakenError(Exception):
-    """A concurrent transaction has changed a row; this one must be rolled back, and may be tried again.
-
-    *gpu* is the UUID of the GPU that the other one has changed, if it was a GPU.
-    """
-
-    def __init__(self, gpu: str | None = None) -> None:
-        super().__init__(gpu)
-        self.gpu = gpu
+    """A concurrent transaction has changed a row; this one must be rolled back, and may be tried again."""
 
 
 class Database:
@@ -75,6 +76,8 @@ class Database:
         self._clock = None if self.one_writer else clock.DatabaseClock(self.reading)
         self._disk = sqlite.Disk()
         """Of an SQLite file: a database server says itself when it cannot write."""
+        self._unstored: storage.CannotStoreError | None = None
+        """Why a transaction could not be stored; None if there was none since something was stored for certain."""
         self._write_lock: AbstractContextManager[Any] = nullcontext()
         writes: dict[str, str] = {}
         if sqlite.is_file(engine):
@@ -149,12 +152,23 @@ class Database:
                     numbering.committing = True
             except BaseException as error:
                 numbering.failed(refused=isinstance(error, db_exception.DBDeadlock))
-                if self.one_writer and isinstance(error, db_exception.DBConnectionError):
-                    self._disk.failed(error)
+                if isinstance(error, storage.CannotStoreError):
+                    self._unstored = error
+                if isinstance(error, db_exception.DBConnectionError):
+                    if self.one_writer:
+                        self._disk.failed(error)
+                    elif not numbering.committing:
+                        raise UncommittedError(error) from error
                 raise
             numbering.committed()
         if noted and self.on_commit is not None:
             self.on_commit(noted)
+
+    @retried
+    def change(self, act: Callable[[sqlalchemy.Connection], T]) -> T:
+        """Return what *act* returns for a connection of `writing`; it is called again as `retried` says."""
+        with self.writing() as connection:
+            return act(connection)
 
     @property
     def can_skip_locked(self) -> bool:
@@ -166,8 +180,15 @@ class Database:
         return timeutils.utcnow() if self._clock is None else self._clock.now()
 
     def check(self) -> None:
-        """Raise `oslo_db.exception.DBConnectionError` if an SQLite file can be read, but stores nothing any more."""
+        """Raise an error if the database can be read, but stores nothing.
+
+        `gsaas.db.storage.CannotStoreError` if it refuses to; it is asked again if it has refused a transaction.
+        `oslo_db.exception.DBConnectionError` if the disk of an SQLite file has lost what it was given.
+        """
         self._disk.check()
+        if self._unstored is not None:
+            self.change(storage.write_something)
+            self._unstored = None
 
     def on_storage_failure(self, call: Callable[[], None]) -> None:
         """Call *call*, once, when an SQLite file cannot store anything any more. It must not block."""

@@ -24,6 +24,16 @@ MYSQL_SKIPS_LOCKED = (8, 0, 1)
 """The first versions with `SKIP LOCKED`; PostgreSQL has had it since 9.5."""
 
 
+def exact_collation(dialect: Dialect) -> str:
+    """Return the collation of MariaDB or MySQL under which two texts are equal if all of their characters are.
+
+    Under their other binary collation of UTF-8, `utf8mb4_bin`, spaces at the end of a text do not count. MariaDB has
+    this one since 10.2, MySQL since 8.0.17.
+    """
+    is_mariadb = getattr(dialect, "is_mariadb", False)
+    return "utf8mb4_nopad_bin" if is_mariadb else "utf8mb4_0900_bin"
+
+
 def has_one_writer(dialect: Dialect) -> bool:
     """Return whether transactions that write come one after the other: each sees what those before it wrote."""
     return dialect.name == "sqlite"

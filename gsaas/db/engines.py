@@ -10,6 +10,7 @@ from oslo_db.sqlalchemy import engines
 
 from gsaas.db import outages as outages  # oslo.db is taught by its import
 from gsaas.db import pooling, sqlite
+from gsaas.db import storage as storage  # likewise
 
 
 def section(conf: cfg.ConfigOpts) -> cfg.ConfigOpts.GroupAttr:

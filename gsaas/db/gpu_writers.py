@@ -8,12 +8,13 @@ whosever it is (`gsaas.objects.change_numbers`).
 from __future__ import annotations
 
 import datetime
+from functools import partial
 
 from sqlalchemy import Connection, delete, select, update
 
 from gsaas.db import clock
 from gsaas.db.change_numbers import LIFETIME
-from gsaas.db.database import Database, retried
+from gsaas.db.database import Database
 from gsaas.db.models import GpuRow, GpuWriterRow, change_number, table_of
 from gsaas.objects.change_numbers import PER_WRITER
 
@@ -40,14 +41,8 @@ def tidy(database: Database) -> None:
     batches = iter(range(BATCHES))
     for writer in writers:
         for _ in batches:
-            if not _renumber_some(database, writer):
+            if not database.change(partial(renumber, writer=writer, at_most=AT_ONCE)):
                 break
-
-
-@retried
-def _renumber_some(database: Database, writer: int) -> bool:
-    with database.writing() as connection:
-        return renumber(connection, writer, AT_ONCE)
 
 
 def former(connection: Connection) -> list[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import math
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,7 +125,7 @@ def forget(session: Session, name: str, *, timeout: float | None, servers_stay: 
     session.execute(
         update(ClaimRow)
         .where(ClaimRow.daemon_host == name)
-        .values(daemon_host=None, daemon_port=None)
+        .values(daemon_host=None, daemon_port=None, daemon_device=0)
         .execution_options(synchronize_session=False)
     )
     session.expire_all()
@@ -307,3 +307,8 @@ def monitor_reports(session: Session, names: Collection[str]) -> dict[str, dict[
         HostRow.name.in_(names), HostRow.monitor_report.is_not(None)
     )
     return {row.name: row.monitor_report for row in session.execute(query)}
+
+
+def problems(of_gpus: Sequence[str] | None, report: Mapping[str, Any] | None) -> list[str]:
+    """Return all problems of a GPU host: those *of_gpus*, and those in the *report* on its daemons and fence."""
+    return [*(of_gpus or ()), *(report or {}).get("problems", ())]

@@ -18,7 +18,7 @@ import dataclasses
 import datetime
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -62,17 +62,6 @@ class RecordedEvent(NamedTuple):
     status: str
     detail: str | None
     at: datetime.datetime
-
-
-@dataclass(frozen=True)
-class ActiveLease:
-    """What says whether an ACTIVE lease may be reclaimed."""
-
-    id: str
-    project_id: str
-    count: int
-    has_server: bool
-    reclaim_at: datetime.datetime | None
 
 
 _LEASES, _CLAIMS, _EVENTS = table_of(LeaseRow), table_of(ClaimRow), table_of(LeaseEventRow)
@@ -216,10 +205,12 @@ def page(
     name: str | None = None,
     changed_since: datetime.datetime | None = None,
     sort: Sequence[tuple[str, bool]] = (),
+    after: Sequence[Any] | None = None,
 ) -> list[Lease]:
     """Return up to *limit* leases after the lease *marker* that match all filters.
 
-    *sort* are names of `SORT_KEYS`, each with whether it is descending; by default the oldest lease comes first. With
+    Instead of a *marker*, *after* has the values of the row before the page: those of *sort*, and its id. *sort* are
+    names of `SORT_KEYS`, each with whether it is descending; by default the oldest lease comes first. With
     *changed_since*, released leases are returned, too. Raises `BadRequest` if *marker* is not a lease that the caller
     may see.
     """
@@ -238,7 +229,6 @@ def page(
     if name is not None:
         query = query.where(_LEASES.c.name == name)
     order = order_of(SORT_KEYS, "id", sort, [("created_at", False)])
-    after = None
     if marker is not None:
         last = marked(connection, marker, project_id)
         after = [getattr(last, key.column.name) for key in order.keys]
@@ -405,6 +395,11 @@ def write(connection: Connection, lease: Lease, *columns: str) -> Lease:
     changes = {name: getattr(lease, name) for name in {*(columns or COLUMNS), "updated_at"}}
     connection.execute(_UPDATE_LEASE, {"this": lease.id, **changes})
     return lease
+
+
+def changed_columns(before: Lease, after: Lease) -> list[str]:
+    """Return the columns in which two states of a lease differ."""
+    return [name for name in COLUMNS if getattr(before, name) != getattr(after, name)]
 
 
 def write_all(
@@ -574,11 +569,10 @@ def servers(connection: Connection, status: Status) -> list[tuple[str, str | Non
     return [(row.id, row.server_id, row.server_host) for row in rows]
 
 
-def active(connection: Connection) -> list[ActiveLease]:
-    """Return all ACTIVE leases, oldest first."""
-    query = select(*(_LEASES.c[name] for name in ActiveLease.__dataclass_fields__))
-    rows = connection.execute(_oldest_first(query.where(_LEASES.c.status == Status.ACTIVE)))
-    return [ActiveLease(*row) for row in rows]
+def active(connection: Connection) -> list[Lease]:
+    """Return all ACTIVE leases without their claims, oldest first."""
+    rows = connection.execute(_oldest_first(_SELECT.where(_LEASES.c.status == Status.ACTIVE)))
+    return [Lease(*row) for row in rows]
 
 
 def ids_of(
@@ -645,7 +639,7 @@ def forget_daemons(connection: Connection, lease_id: str, host: str) -> None:
     connection.execute(
         update_rows(_CLAIMS)
         .where(_CLAIMS.c.lease_id == lease_id, _CLAIMS.c.daemon_host == host)
-        .values(daemon_host=None, daemon_port=None)
+        .values(daemon_host=None, daemon_port=None, daemon_device=0)
     )
 
 

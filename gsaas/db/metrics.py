@@ -23,6 +23,7 @@ from gsaas.db.models import (
     HostRow,
     LeaseRow,
 )
+from gsaas.objects.device_kinds import CPU, CPU_PREFIX, CUDA
 from gsaas.objects.endpoint_report import ConntrackLevel
 from gsaas.objects.lifecycle import ENTITLED, Status
 
@@ -35,7 +36,7 @@ DAEMON_STATES = ("starting", "healthy", "unresponsive", "down", "draining")
 
 @dataclass(frozen=True)
 class GpuTotals:
-    """The GPUs of one model; memory in MiB."""
+    """The GPUs of one model and kind; memory in MiB."""
 
     known: int
     idle: int
@@ -113,8 +114,8 @@ class CloudState:
     cgpus: int
     disputed: int
     """GPUs that a host reports although another host has them."""
-    gpus: Mapping[str, GpuTotals]
-    """By model."""
+    gpus: Mapping[tuple[str, str], GpuTotals]
+    """By model and kind."""
     monitors: AgentTotals
     endpoints: AgentTotals
     bindings: BindingTotals
@@ -218,7 +219,7 @@ def _daemons(monitored: Iterable[Row[Any]]) -> DaemonTotals:
     restarts = refused = with_problems = 0
     for host in monitored:
         report = host.monitor_report or {}
-        with_problems += bool(report.get("problems") or host.monitor_problems)
+        with_problems += bool(hosts.problems(host.monitor_problems, report))
         refused += (report.get("fence") or {}).get("refused", 0)
         for daemon in report.get("daemons", {}).values():
             states[daemon["state"]] += 1
@@ -226,13 +227,15 @@ def _daemons(monitored: Iterable[Row[Any]]) -> DaemonTotals:
     return DaemonTotals(dict(states), restarts, refused, with_problems)
 
 
-def _gpus(session: Session) -> dict[str, GpuTotals]:
+def _gpus(session: Session) -> dict[tuple[str, str], GpuTotals]:
     withheld = or_(
         GpuRow.disabled.is_(True), GpuRow.withdrawn_reason.is_not(None), HostRow.disabled.is_(True)
     )
+    is_cpu = case((GpuRow.uuid.startswith(CPU_PREFIX), 1), else_=0).label("is_cpu")
     query = (
         select(
             GpuRow.model,
+            is_cpu,
             func.count(),
             func.sum(case((withheld, 0), (GpuRow.used_mb + GpuRow.reserved_mb == 0, 1), else_=0)),
             func.sum(case((withheld, 1), else_=0)),
@@ -241,9 +244,12 @@ def _gpus(session: Session) -> dict[str, GpuTotals]:
             func.sum(GpuRow.reserved_mb),
         )
         .join_from(GpuRow, HostRow)
-        .group_by(GpuRow.model)
+        .group_by(GpuRow.model, "is_cpu")  # by name: PostgreSQL takes two parameters for two values
     )
-    return {model: GpuTotals(*map(int, sums)) for model, *sums in session.execute(query)}
+    return {
+        (model, CPU if cpu else CUDA): GpuTotals(*map(int, sums))
+        for model, cpu, *sums in session.execute(query)
+    }
 
 
 def _agents(seen: Iterable[tuple[datetime.datetime, float]], now: datetime.datetime) -> AgentTotals:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections.abc import Collection
 from typing import Any
 
 from oslo_utils import timeutils
@@ -30,13 +31,14 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    event,
     insert,
     text,
 )
 from sqlalchemy.dialects import mysql
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-from gsaas.db import change_numbers, clock
+from gsaas.db import change_numbers, clock, dialects
 
 NAMING = {
     "ix": "ix_%(table_name)s_%(column_0_name)s",
@@ -51,12 +53,8 @@ Timestamp = DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 """UTC, without a time zone in the value; microseconds on every database."""
 
 
-STORAGE = {
-    "mysql_engine": "InnoDB",
-    "mysql_charset": "utf8mb4",
-    "mysql_collate": "utf8mb4_bin",
-}
-"""On MariaDB and MySQL: all of Unicode, and text is compared with regard to case, as on the other databases."""
+STORAGE = {"mysql_engine": "InnoDB", "mysql_charset": "utf8mb4"}
+"""On MariaDB and MySQL: all of Unicode. `_collate` says how text is compared there."""
 
 
 def _set_only(column: str) -> dict[str, Any]:
@@ -68,6 +66,14 @@ def _set_only(column: str) -> dict[str, Any]:
 class Base(DeclarativeBase):
     metadata = MetaData(naming_convention=NAMING)
     __table_args__: Any = STORAGE
+
+
+@event.listens_for(Base.metadata, "before_create")
+def _collate(_: MetaData, connection: Connection, *, tables: Collection[Table], **__: Any) -> None:
+    """Have MariaDB and MySQL compare text as the other databases do: by all of its characters."""
+    if connection.dialect.name == "mysql":
+        for table in tables:
+            table.kwargs["mysql_collate"] = dialects.exact_collation(connection.dialect)
 
 
 def table_of(model: type[Base]) -> Table:
@@ -424,6 +430,7 @@ class LeaseRow(Base):
     plain_server_id: Mapped[str | None] = mapped_column(String(36))
     reclaim_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
     reservation_id: Mapped[str | None] = mapped_column(String(36))
+    port_other_ips: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
 
     claims: Mapped[list[ClaimRow]] = relationship(
         back_populates="lease", order_by="ClaimRow.position", lazy="selectin"
@@ -507,7 +514,7 @@ class ClaimRow(Base):
         ),
         Index(
             "uq_claims_daemon",
-            *("daemon_host", "daemon_port"),
+            *("daemon_host", "daemon_port", "daemon_device"),
             unique=True,
             **_set_only("daemon_port"),
         ),
@@ -523,6 +530,8 @@ class ClaimRow(Base):
     masked_host: Mapped[str | None] = mapped_column(Name)
     daemon_host: Mapped[str | None] = mapped_column(Name)
     daemon_port: Mapped[int | None]
+    daemon_device: Mapped[int] = mapped_column(server_default=text("0"))
+    """Processes of earlier releases insert rows without it."""
 
     lease: Mapped[LeaseRow] = relationship(back_populates="claims")
     gpu: Mapped[GpuRow] = relationship(lazy="joined", innerjoin=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Teaches oslo.db further errors of databases that are not reachable, so that it raises `DBConnectionError` for them.
+"""Teaches oslo.db further errors of databases: `DBConnectionError` where one is away, `DBDeadlock` for a lost race.
 
 It recognises the texts of psycopg2, and leaves errors of psycopg as SQLAlchemy raises them. Of a Galera node that has
-lost the others it recognises what a statement gets (1047), and not what a commit gets (1180). What it is taught here
-holds for all engines of the process.
+lost the others it recognises what a statement gets (1047), and not what a commit gets (1180). Of lost races, which may
+succeed when they are tried again, it knows deadlocks only. What it is taught here holds for all engines of the process.
 """
 
 from __future__ import annotations
@@ -31,6 +31,23 @@ def _raise_outage(
 
 
 exc_filters.filters("postgresql", OperationalError, ".*")(_raise_outage)
+
+
+OVERTAKEN = ("40001", "55P03")
+"""PostgreSQL's serialization_failure, for an administrator may have made another isolation level than READ COMMITTED
+the default, and lock_not_available, after its `lock_timeout`."""
+
+
+def _raise_lost_race(
+    error: OperationalError, _match: object, dialect: str, _is_disconnect: bool
+) -> None:
+    """Raise `DBDeadlock` if *error* means that another transaction was faster or has the lock."""
+    if dialect == "sqlite" or getattr(error.orig, "sqlstate", None) in OVERTAKEN:
+        raise db_exception.DBDeadlock(error)
+
+
+exc_filters.filters("postgresql", OperationalError, ".*")(_raise_lost_race)
+exc_filters.filters("sqlite", OperationalError, ".*database is locked")(_raise_lost_race)
 
 
 COMMIT_FAILED = r".*\(1180,"

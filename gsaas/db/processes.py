@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from gsaas import version
 from gsaas.db import clock
-from gsaas.db.database import Database
+from gsaas.db.database import Database, retried
 from gsaas.db.models import ProcessRow
 from gsaas.db.upsert import upsert
 
@@ -42,12 +42,17 @@ def running(session: Session) -> Sequence[ProcessRow]:
     return session.scalars(query.order_by(ProcessRow.program, ProcessRow.host)).all()
 
 
+@retried
+def _record_now(database: Database, program: str) -> None:
+    with database.write() as session:
+        record(session, program, socket.gethostname())
+
+
 def keep_recording(database: Database, program: str, stopping: threading.Event) -> None:
     """Record this process every `INTERVAL` seconds until *stopping* is set."""
     while not stopping.is_set():
         try:
-            with database.write() as session:
-                record(session, program, socket.gethostname())
+            _record_now(database, program)
         except Exception as error:  # noqa: BLE001  (the database may be down; nothing depends on this record)
             LOG.info("could not record that %s runs: %s", program, error)
         stopping.wait(INTERVAL)

@@ -4,13 +4,21 @@
 from __future__ import annotations
 
 from oslo_db.exception import DBDuplicateEntry
-from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, true, update
 
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LIVE
-from gsaas.db.models import ClaimRow, LeaseRow, ProjectRow, table_of
+from gsaas.db.models import (
+    ClaimRow,
+    LeaseRow,
+    ProjectRow,
+    ReservationRow,
+    ReservedShareRow,
+    table_of,
+)
 from gsaas.objects.access import Access
 from gsaas.objects.lifecycle import Status
+from gsaas.objects.reservation import LIVE as LIVE_RESERVATIONS
 
 _PROJECTS = table_of(ProjectRow)
 
@@ -18,11 +26,11 @@ COUNTED = tuple(status for status in LIVE if status is not Status.QUEUED)
 """Statuses of leases that count for quotas until their GPUs are returned."""
 
 # Made once: a claim of a project with a quota executes each of them.
-_USAGE = (
+_CLAIMED = (
     select(
-        func.count(LeaseRow.id.distinct()),
-        func.count(ClaimRow.position),
-        func.coalesce(func.sum(ClaimRow.memory_mb), 0),
+        func.count(LeaseRow.id.distinct()).label("leases"),
+        func.count(ClaimRow.position).label("cgpus"),
+        func.coalesce(func.sum(ClaimRow.memory_mb), 0).label("memory_mb"),
     )
     .join_from(LeaseRow, ClaimRow, isouter=True)
     .where(
@@ -30,7 +38,26 @@ _USAGE = (
         LeaseRow.status.in_(COUNTED),
         LeaseRow.released_at.is_(None),
     )
+    .subquery()
 )
+_RESERVED = (
+    select(
+        func.count(ReservedShareRow.position).label("cgpus"),
+        func.coalesce(func.sum(ReservedShareRow.memory_mb), 0).label("memory_mb"),
+    )
+    .join_from(ReservationRow, ReservedShareRow)
+    .where(
+        ReservationRow.project_id == bindparam("project"),
+        ReservationRow.status.in_(LIVE_RESERVATIONS),
+        ReservedShareRow.lease_id.is_(None),
+    )
+    .subquery()
+)
+# One statement: what a lease in a reservation returns is in one of both, whatever is committed meanwhile.
+_USAGE = select(
+    *(_CLAIMED.c.leases, _CLAIMED.c.cgpus, _CLAIMED.c.memory_mb),
+    *(_RESERVED.c.cgpus, _RESERVED.c.memory_mb),
+).join_from(_CLAIMED, _RESERVED, true())
 _CHANGE = (
     update(_PROJECTS)
     .where(_PROJECTS.c.id == bindparam("project"))
@@ -39,12 +66,25 @@ _CHANGE = (
 
 
 def usage(connection: Connection, project_id: str) -> dict[str, int]:
-    """Return how much of each limited resource the project has now.
+    """Return how much of each limited resource the project has now, in leases and reservations together."""
+    claimed, reserved = claimed_and_reserved(connection, project_id)
+    return {name: claimed[name] + reserved[name] for name in claimed}
 
-    A lease counts until its GPUs are returned, in any status; while it waits in the queue it does not count.
+
+def claimed_and_reserved(
+    connection: Connection, project_id: str
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return how much of each limited resource a project's leases have now, and how much its reservations have besides.
+
+    A lease counts until its GPUs are returned, in any status; while it waits in the queue it does not count. A
+    reservation counts from the request until it is over, but for what leases have of it.
     """
-    leases, cgpus, memory_mb = connection.execute(_USAGE, {"project": project_id}).one()
-    return {"cgpus": cgpus, "gpu_memory_mb": int(memory_mb), "leases": leases}
+    row = connection.execute(_USAGE, {"project": project_id}).one()
+    leases, cgpus, memory_mb, reserved_cgpus, reserved_mb = row
+    return (
+        {"cgpus": cgpus, "gpu_memory_mb": int(memory_mb), "leases": leases},
+        {"cgpus": reserved_cgpus, "gpu_memory_mb": int(reserved_mb), "leases": 0},
+    )
 
 
 def projects_with(connection: Connection, cgpus: int) -> int:

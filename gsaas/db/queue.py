@@ -2,8 +2,7 @@
 """The queue as the database has it: leases that are QUEUED, in the order in which they are served.
 
 1. The order is by priority, descending, then `queued_at`, then id. Positions are not stored; they are counted.
-2. A lease leaves the queue in one transaction: by a claim (`gsaas.gpgpums.claims`) or by `leave`, never by both,
-   because each locks the lease's row.
+2. A lease leaves the queue in one transaction, with GPUs or without, never both: each locks the lease's row.
 """
 
 from __future__ import annotations
@@ -32,11 +31,8 @@ from gsaas.db import clock, leases
 from gsaas.db.models import LeaseRow
 from gsaas.db.ordering import order_of
 from gsaas.objects.lease import Lease
-from gsaas.objects.lifecycle import ENTITLED, Event, Status
+from gsaas.objects.lifecycle import ENTITLED, Status
 from gsaas.objects.request import Request
-
-STEP = "queue"
-"""The step of a lease that its fault names when it left the queue without GPUs."""
 
 SAMPLE_SIZE = 64
 """The number of leases, the last ones that were released, from which the waiting time is estimated."""
@@ -290,21 +286,6 @@ def note_client_polled(connection: Connection, lease_id: str) -> None:
 def note_client_informed(connection: Connection, lease_id: str) -> None:
     """Note that the client knows the outcome of its wait, and need not poll."""
     _note_client(connection, lease_id, None, None)
-
-
-def leave(connection: Connection, lease_id: str, why: str | None = None) -> bool:
-    """Take a lease out of the queue and end it at once; False if it is not in the queue.
-
-    *why* becomes its fault; None if its owner asked for it.
-    """
-    if connection.scalar(select(LeaseRow.id).where(LeaseRow.id == lease_id)) is None:
-        return False
-    if leases.lock(connection, lease_id).status != Status.QUEUED:
-        return False
-    fault = {} if why is None else {"fault_step": STEP, "fault_message": why}
-    leases.transition(connection, lease_id, Event.RELEASE, why, waiter_seen_at=None, **fault)
-    leases.transition(connection, lease_id, Event.FINISH)
-    return True
 
 
 def _moments(connection: Connection, client_timeout: float) -> dict[str, datetime.datetime]:

@@ -37,8 +37,8 @@ class Launched(NamedTuple):
     """The lease that a request with a key has made."""
 
     lease_id: str
-    digest: str
-    """Of the request's body."""
+    digest: str | None
+    """Of the request's body; None if it was forgotten."""
     created_at: datetime.datetime
 
     @property

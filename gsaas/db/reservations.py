@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reservations, their shares, and what is kept for them of GPUs.
 
-1. Whoever places a reservation calls `begin_placing` first: it changes one row, so that of two transactions that place
-   reservations at once the second sees what the first has written, also at another node of a Galera cluster. Whoever
-   moves shares changes the same row at the end, if it is as it was (`confirm_placing`): it waits for nobody while it
-   has GPUs locked, and nobody waits for it if nothing moves.
+1. Whoever places a reservation calls `begin_placing` before it reads others: it changes one row, so that of two
+   transactions that place reservations at once the second sees what the first has written, also at another node of a
+   Galera cluster. Whoever moves shares changes the same row at the end, if it is as it was (`confirm_placing`): it
+   waits for nobody while it has GPUs locked, and nobody waits for it if nothing moves.
 2. Shares change only on condition that they are as the caller read them. `OvertakenError` says that they are not.
 """
 

@@ -60,7 +60,7 @@ def test_released_leases_are_not_counted(database):
     }
 
 
-def test_gpus_are_added_up_by_model(database):
+def test_gpus_are_added_up_by_model_and_kind(database):
     add(
         database,
         rows.host("gpu1"),
@@ -71,10 +71,16 @@ def test_gpus_are_added_up_by_model(database):
         rows.gpu("GPU-d", device_index=3, model="B", memory_mb=20),
         rows.gpu("GPU-f", device_index=4, model="B", memory_mb=20, reserved_mb=6),
         rows.gpu("GPU-e", host_name="gpu2", model="B", memory_mb=20),
+        rows.gpu("CPU-a", device_index=5, model="B", memory_mb=5, used_mb=1),
     )
     assert state(database).gpus == {
-        "A": GpuTotals(known=3, idle=1, withheld=1, memory_mb=30, used_mb=4, reserved_mb=0),
-        "B": GpuTotals(known=3, idle=1, withheld=1, memory_mb=60, used_mb=0, reserved_mb=6),
+        ("A", "cuda"): GpuTotals(
+            known=3, idle=1, withheld=1, memory_mb=30, used_mb=4, reserved_mb=0
+        ),
+        ("B", "cuda"): GpuTotals(
+            known=3, idle=1, withheld=1, memory_mb=60, used_mb=0, reserved_mb=6
+        ),
+        ("B", "cpu"): GpuTotals(known=1, idle=0, withheld=0, memory_mb=5, used_mb=1, reserved_mb=0),
     }
 
 

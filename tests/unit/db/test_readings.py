@@ -98,6 +98,7 @@ def test_memory_that_is_not_known_does_not_hide_what_is(database):
     assert minute.used_mb == 100
 
 
+@pytest.mark.slow
 def test_what_the_database_adds_up_is_what_its_readings_say(database):
     """A day and more of random readings, compared with the readings themselves."""
     chance, taken = random.Random(7), []  # noqa: S311
@@ -124,6 +125,7 @@ def test_what_the_database_adds_up_is_what_its_readings_say(database):
     }
 
 
+@pytest.mark.slow
 def test_a_cgpu_and_a_path_have_no_more_rows_than_are_stated(database):
     """For more than a day, every half minute at first, so that every slot is used."""
     with database.writing() as connection:
