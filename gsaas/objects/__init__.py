@@ -8,4 +8,5 @@ access      how a consumer reaches its GPUs   usage            what projects use
 address     a TCP address                     binding          masked addresses and what they lead to
 daemon      daemons and admissions            endpoint_report  what a RODVR endpoint reports
 ports       ranges of TCP ports               host_names       which names hosts may have
+received    what hosts report, value by value rate             how many events each source may cause
 """

@@ -22,6 +22,11 @@ class Address:
     def __str__(self) -> str:
         return f"{self.ip}:{self.port}"
 
+    def and_after(self, count: int) -> list[Address]:
+        """Return this address and those with the ports after it, *count* in all, as far as there are ports."""
+        ports = range(self.port, min(self.port + count, 65536))
+        return [Address(self.ip, port) for port in ports]
+
     @classmethod
     def parse(cls, text: str) -> Address:
         """Return the address in a text such as `192.0.2.1:8308`; raises `ValueError` if it is none."""

@@ -7,6 +7,7 @@ represented in the kernel, and `gsaas.rodvr.kernel` installs it.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +20,8 @@ from gsaas.objects.lease import Lease
 class Binding:
     """One VM port and the daemons it reaches: masked address -> real address.
 
-    The tap is a name, not an interface index: it need not exist yet. `mappings` has at most one entry
-    per masked address; an empty one keeps the port known but lets it reach nothing.
+    The tap is a name, not an interface index: it need not exist yet. `mappings` has one entry for each port
+    of a daemon; an empty one keeps the port known but lets it reach nothing.
     """
 
     port_id: str
@@ -30,12 +31,19 @@ class Binding:
     """Name of the VM's interface on the compute host, at most 15 bytes."""
     mac: str
     ip: str
-    """The port's fixed IPv4 address: the only source address that RODVR accepts from the tap."""
+    """The port's first fixed IPv4 address."""
     mappings: MappingABC[Address, Address]
+    other_ips: tuple[str, ...] = ()
+    """Its further fixed IPv4 addresses. RODVR accepts no source address from the tap but these and `ip`."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the binding in JSON's types, such as `{"mappings": {"169.254.71.1:8308": "192.0.2.7:8308"}}`."""
+        """Return the binding in JSON's types, such as `{"mappings": {"169.254.71.1:8308": "192.0.2.7:8308"}}`.
+
+        It has `other_ips` only if there are any: endpoints of releases that knew one address refuse it.
+        """
+        others = {OTHER_IPS: list(self.other_ips)} if self.other_ips else {}
         return {
+            **others,
             "port_id": self.port_id,
             "lease_id": self.lease_id,
             "tap": self.tap,
@@ -47,7 +55,11 @@ class Binding:
     @classmethod
     def from_dict(cls, data: MappingABC[str, Any]) -> Binding:
         """Undo `to_dict`; `ValueError` or `KeyError` if *data* is not such a dictionary."""
-        return cls(**{**data, "mappings": _parse_mappings(data["mappings"])})
+        parsed = {
+            "mappings": _parse_mappings(data["mappings"]),
+            OTHER_IPS: tuple(str(ipaddress.IPv4Address(ip)) for ip in data.get(OTHER_IPS, ())),
+        }
+        return cls(**{**data, **parsed})
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,7 @@ class LocalBinding:
         return cls(**{**fields, "mappings": _parse_mappings(data["mappings"])})
 
 
+OTHER_IPS = "other_ips"
 LOCAL = "local"
 INVALID_UID = 2**32 - 1
 """The number that is no user's id: (uid_t)-1 in the kernel's interfaces."""
@@ -94,11 +107,14 @@ def binding_of(lease: Lease) -> Binding | LocalBinding:
 
     Raises `ValueError` for a lease whose port is not recorded, or that has a claim without a masked address.
     """
-    mappings = {}
+    mappings: dict[Address, Address] = {}
     for claim in lease.claims:
         if claim.masked_address is None:
             raise ValueError(f"claim {claim.position} of lease {lease.id} has no masked address")
-        mappings[claim.masked_address] = claim.real_address
+        masked = claim.masked_address.and_after(lease.ports_per_daemon)
+        real = claim.real_address.and_after(lease.ports_per_daemon)
+        # A host may report any port for its GPU, also one that is followed by too few.
+        mappings.update(zip(masked, real, strict=False))
     if lease.port_id is None:
         raise ValueError(f"the port of lease {lease.id} is not recorded")
     if not lease.has_server:
@@ -112,6 +128,7 @@ def binding_of(lease: Lease) -> Binding | LocalBinding:
         mac=lease.port_mac,
         ip=lease.port_ip,
         mappings=mappings,
+        other_ips=tuple(lease.port_other_ips or ()),
     )
 
 

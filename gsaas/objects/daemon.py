@@ -15,21 +15,25 @@ _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 @dataclass(frozen=True, order=True)
 class Daemon:
-    """The server side of the middleware for one cGPU, or for all cGPUs of one GPU."""
+    """The server side of the middleware for one cGPU, for several of a lease, or for all cGPUs of one GPU."""
 
     gpu_uuid: str
     port: int
     """TCP port at the GPU address of its host."""
     memory_mb: int | None = None
-    """MiB of GPU memory that it may use; None: all."""
+    """MiB of memory that it may use of each GPU; None: all."""
     lease_id: str | None = None
     """The lease that it serves; None: every lease on its GPU."""
     position: int = 0
-    """The cGPU's number in its lease."""
+    """The cGPU's number in its lease; of several, the first one's."""
+    other_gpus: tuple[str, ...] = ()
+    """The GPUs of the cGPUs of the lease that follow that one, and that it serves, too."""
+    ports: int = 1
+    """How many ports it has: `port` and those after it."""
 
     def __post_init__(self) -> None:
-        if not 0 < self.port < 65536:
-            raise ValueError(f"port {self.port} is not between 1 and 65535")
+        if not 0 < self.port <= self.port + self.ports - 1 < 65536:
+            raise ValueError(f"{self.ports} ports from {self.port} on are not between 1 and 65535")
         if not _KEY.fullmatch(self.key):
             raise ValueError(f"{self.key!r} cannot name a daemon")
 
@@ -37,8 +41,51 @@ class Daemon:
     def key(self) -> str:
         """The identity of the daemon on its host; names of files and control groups contain it."""
         if self.lease_id is None:
-            return f"gpu-{self.gpu_uuid}".replace("/", "_")
-        return f"{self.lease_id}-{self.position}"
+            return key_of_gpu(self.gpu_uuid)
+        return key_of_lease(self.lease_id, self.position)
+
+    @property
+    def gpus(self) -> tuple[str, ...]:
+        """The UUIDs of all GPUs that it serves, in the order in which its clients number them."""
+        return (self.gpu_uuid, *self.other_gpus)
+
+    @property
+    def all_ports(self) -> range:
+        """All TCP ports that belong to it."""
+        return range(self.port, self.port + self.ports)
+
+    def position_of(self, gpu_uuid: str) -> int:
+        """Return the number in its lease of the cGPU on one of its GPUs."""
+        return self.position + self.gpus.index(gpu_uuid)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain JSON values; monitors of earlier releases know neither `other_gpus` nor `ports`."""
+        others = {"other_gpus": list(self.other_gpus)} if self.other_gpus else {}
+        ports = {"ports": self.ports} if self.ports > 1 else {}
+        return {
+            "gpu_uuid": self.gpu_uuid,
+            "port": self.port,
+            "memory_mb": self.memory_mb,
+            "lease_id": self.lease_id,
+            "position": self.position,
+            **others,
+            **ports,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Daemon:
+        """Undo `to_dict`; `ValueError` or `TypeError` if *data* is not a daemon."""
+        return cls(**{**data, "other_gpus": tuple(data.get("other_gpus", ()))})
+
+
+def key_of_gpu(gpu_uuid: str) -> str:
+    """Return the key of the daemon that serves every lease on a GPU."""
+    return f"gpu-{gpu_uuid}".replace("/", "_")
+
+
+def key_of_lease(lease_id: str, position: int) -> str:
+    """Return the key of the daemon that serves a lease: its cGPU number *position*, and maybe some that follow."""
+    return f"{lease_id}-{position}"
 
 
 @dataclass(frozen=True, order=True)
@@ -75,7 +122,7 @@ class DesiredState:
         """Return plain JSON values."""
         return {
             "serial": self.serial,
-            "daemons": [asdict(daemon) for daemon in sorted(self.daemons, key=lambda d: d.key)],
+            "daemons": [daemon.to_dict() for daemon in sorted(self.daemons, key=lambda d: d.key)],
             "admissions": [asdict(admission) for admission in sorted(self.admissions)],
         }
 
@@ -84,7 +131,7 @@ class DesiredState:
         """Undo `to_dict`; `ValueError`, `TypeError` or `KeyError` if *data* is not one."""
         return cls(
             serial=int(data["serial"]),
-            daemons=frozenset(Daemon(**daemon) for daemon in data["daemons"]),
+            daemons=frozenset(map(Daemon.from_dict, data["daemons"])),
             admissions=frozenset(Admission(**admission) for admission in data["admissions"]),
         )
 
@@ -117,6 +164,16 @@ class DaemonStatus:
 
 
 @dataclass(frozen=True)
+class DaemonUsage:
+    """What the processes of one daemon have used of their host up to now."""
+
+    cpu_seconds: float
+    """Of all processors together, since it was started."""
+    memory_mb: int
+    """MiB at this moment."""
+
+
+@dataclass(frozen=True)
 class FenceReport:
     """What the fence of a GPU host admits, and how often it refused."""
 
@@ -145,11 +202,7 @@ class DaemonReport:
             "serial": self.serial,
             "daemons": {
                 status.daemon.key: {
-                    "lease_id": status.daemon.lease_id,
-                    "position": status.daemon.position,
-                    "gpu_uuid": status.daemon.gpu_uuid,
-                    "port": status.daemon.port,
-                    "memory_mb": status.daemon.memory_mb,
+                    **status.daemon.to_dict(),
                     "state": str(status.state),
                     "restarts": status.restarts,
                     "detail": status.detail,
@@ -167,6 +220,6 @@ class DaemonReport:
         }
 
 
-def daemons_per_gpu(gpus: Iterable[tuple[str, int]]) -> frozenset[Daemon]:
-    """Return one daemon for each GPU, given as (UUID, port)."""
-    return frozenset(Daemon(uuid, port) for uuid, port in gpus)
+def daemons_per_gpu(gpus: Iterable[tuple[str, int]], ports: int) -> frozenset[Daemon]:
+    """Return one daemon with so many *ports* for each GPU, given as (UUID, port)."""
+    return frozenset(Daemon(uuid, port, ports=ports) for uuid, port in gpus)

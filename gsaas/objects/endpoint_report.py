@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gsaas.objects.refusals import Refusals
+
 
 @dataclass(frozen=True)
 class BindingReport:
@@ -16,7 +18,7 @@ class BindingReport:
     unmapped: int = 0
     """Connections to masked addresses without a mapping; each was answered with a reset."""
     refused: int = 0
-    """Packets dropped at the tap: their source is not the port's address, or they are no TCP, or fragments."""
+    """Packets dropped at the tap: their source is no address of the port, or they are no TCP, or fragments."""
     seconds: float | None = None
     """How long it took to install, in seconds, from when its tap was there; None while it is not installed."""
 
@@ -71,6 +73,8 @@ class EndpointReport:
     """None in reports on single bindings, and while the kernel tracks no connections."""
     traffic: Mapping[str, Traffic] = field(default_factory=dict)
     """The traffic of VMs by port id, in reports that contain it."""
+    refusals: Mapping[str, Refusals] = field(default_factory=dict)
+    """What was refused of late, by port id, in reports on all bindings."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report in JSON's types; a binding's counters are under `dropped_packets`."""
@@ -92,4 +96,5 @@ class EndpointReport:
             "conntrack": self.conntrack.to_dict() if self.conntrack else None,
             # Beside the bindings: engines of the release before refuse a binding that has more than they know.
             "traffic": {port_id: traffic.to_dict() for port_id, traffic in self.traffic.items()},
+            "refusals": {port_id: each.to_dict() for port_id, each in self.refusals.items()},
         }

@@ -7,13 +7,19 @@ import enum
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gsaas.objects.device_kinds import kind_of
+
 SHARED = "shared"
 EXCLUSIVE = "exclusive"
 
 Capability = tuple[int, int]
 """CUDA compute capability, such as (9, 0)."""
-Kind = tuple[str, Capability | None]
-"""Model and compute capability of a GPU: the properties that a request may require."""
+MIG_INSTANCE = "MIG-"
+"""What the UUIDs of parts of GPUs begin with that the GPU itself keeps apart (multi-instance GPU)."""
+UNKNOWN: Capability = (0, 0)
+"""Stands for a compute capability that is not known; no GPU has a lower one."""
+Traits = tuple[str, str, Capability]
+"""Kind (`gsaas.objects.device_kinds`), model and compute capability of a GPU: what a request may require of it."""
 
 
 class WithheldReason(enum.StrEnum):
@@ -71,9 +77,19 @@ class Gpu:
             )
 
     @property
-    def kind(self) -> Kind:
-        """Model and compute capability."""
-        return (self.model, self.compute_capability)
+    def kind(self) -> str:
+        """Return its kind, of `gsaas.objects.device_kinds`."""
+        return kind_of(self.uuid)
+
+    @property
+    def traits(self) -> Traits:
+        """Return what a request may require of it, besides its host and its memory."""
+        return (kind_of(self.uuid), self.model, self.compute_capability or UNKNOWN)
+
+    @property
+    def is_mig_instance(self) -> bool:
+        """Return whether it is a part of a GPU that the GPU itself keeps apart."""
+        return self.uuid.startswith(MIG_INSTANCE)
 
     @property
     def free_mb(self) -> int:

@@ -6,13 +6,27 @@ from __future__ import annotations
 import datetime
 import ipaddress
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
-from gsaas.objects.printable import one_line
+from gsaas.objects import device_kinds, received
+from gsaas.objects.received import MAX_INTEGER, MAX_TEXT, Fields, LeftOut
 
-T = TypeVar("T")
+PERCENT = (0, 100)
+CELSIUS = (-273, 1000)
+WATTS = (0, 100_000)
+MIB = (0, MAX_INTEGER)
+"""The ranges of readings; a value beyond them is garbage of the driver or a lie."""
+UNKNOWN_MODEL = "unknown"
+"""The model of a GPU that does not tell its name."""
+MAX_GPUS = 1024
+"""Upper bound of the GPUs and MIG instances of one host: far beyond those of any machine."""
+MAX_PROCESSES = 256
+"""Upper bound of the processes, and of the errors, that are believed of one GPU."""
+_MAX_LOADS = 64 * MAX_GPUS
+"""Upper bound of the GPUs and cGPUs of one host together."""
+_CAPABILITY = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
 
 
 @dataclass(frozen=True)
@@ -89,6 +103,19 @@ class GpuSnapshot:
     process_utilisation: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
     """UUID -> process id -> percent of the time since the snapshot before; without GPUs that do not tell it, and
     without processes that ran no kernel. Not reported."""
+    cores: Mapping[str, int] = field(default_factory=dict)
+    """UUID -> number of cores, of CPU devices. Not reported."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what is reported of it, as plain JSON values."""
+        return {
+            "gpus": [_to_json(asdict(gpu)) for gpu in self.gpus],
+            "readings": {
+                uuid: _to_json(asdict(reading)) for uuid, reading in self.readings.items()
+            },
+            "blind": self.unavailable,
+            "problems": list(self.problems),
+        }
 
 
 @dataclass(frozen=True)
@@ -118,185 +145,183 @@ class Loads:
 class GpuReport:
     """The report of a monitor."""
 
-    gpu_address: str
-    """IPv4 address at which its daemons listen."""
-    interval: float
-    """Seconds until the next report."""
+    gpu_address: str | None
+    """IPv4 address at which its daemons listen; None: it reported none that is valid."""
+    interval: float | None
+    """Seconds until the next report; None: it reported none that is valid."""
     snapshot: GpuSnapshot
     loads: Loads | None = None
     """None in reports that contain none: most."""
+    left_out: LeftOut = field(default_factory=LeftOut, compare=False)
+    """What was not valid in a report that was received; the problems say so."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON values."""
         return {
             "gpu_address": self.gpu_address,
             "interval": self.interval,
-            "gpus": [_to_json(asdict(gpu)) for gpu in self.snapshot.gpus],
-            "readings": {
-                uuid: _to_json(asdict(reading)) for uuid, reading in self.snapshot.readings.items()
-            },
-            "blind": self.snapshot.unavailable,
-            "problems": list(self.snapshot.problems),
+            **self.snapshot.to_dict(),
             # Beside the readings: engines of the release before refuse a reading that has more than they know.
             **({} if self.loads is None else {"loads": _to_json(asdict(self.loads))}),
         }
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> GpuReport:
-        """Undo `to_dict`; raises `ValueError`, `TypeError` or `KeyError` if *data* is not a report.
+    def from_dict(cls, data: Any) -> GpuReport:
+        """Return what is believed of *data*, which `to_dict` has made on a host; raises `TypeError` if it is no object.
 
         Checked by code rather than by a schema, which is too slow for a thousand GPUs every few seconds.
         """
+        data = received.mapping(data)
+        left_out = LeftOut()
+        loads = left_out.optional("loads", _loads, data.get("loads"), left_out)
         return cls(
-            str(ipaddress.IPv4Address(_text(data["gpu_address"], 15))),
-            _number(data["interval"], 0, 86400),
-            GpuSnapshot(
-                [_gpu(gpu) for gpu in _bounded(data["gpus"], _MAX_GPUS)],
-                {
-                    uuid: _reading(reading)
-                    for uuid, reading in _bounded(data["readings"], _MAX_GPUS).items()
-                },
-                _optional(_text, data["blind"], 1024),
-                [_text(problem, 1024) for problem in _bounded(data["problems"], _MAX_PROBLEMS)],
-            ),
-            _optional(_loads, data.get("loads")),
+            left_out.optional("gpu_address", _address, data.get("gpu_address")),
+            left_out.optional("interval", received.number, data.get("interval"), 0, 86400),
+            _snapshot(data, left_out),  # the last: what was left out is one of its problems
+            loads,
+            left_out,
         )
 
 
-_UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z./-]{1,92}")
-_CAPABILITY = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
-_MAX_ITEMS = 256
-"""Upper bound of processes or errors of one GPU."""
-_MAX_GPUS = 1024
-"""Upper bound of the GPUs and MIG instances of one host: far beyond those of any machine."""
-_MAX_PROBLEMS = 2 * _MAX_GPUS
-_MAX_LOADS = 64 * _MAX_GPUS
-"""Upper bound of the GPUs and cGPUs of one host together."""
-_MAX_INTEGER = 2**31 - 1
-"""The largest value of an integer column."""
+def sound(snapshot: GpuSnapshot) -> GpuSnapshot:
+    """Return *snapshot*, which any source may have made, as an engine believes it; what is left out is a problem."""
+    return replace(
+        _snapshot(snapshot.to_dict(), LeftOut()),
+        process_utilisation=snapshot.process_utilisation,
+        cores=snapshot.cores,
+    )
 
 
-def _gpu(data: Mapping[str, Any]) -> GpuInfo:
-    fatal_error = _optional(_text, data.get("fatal_error"), 1024)
-    fatal_error_at = _optional(_timestamp, data.get("fatal_error_at"))
+def _snapshot(data: Mapping[str, Any], left_out: LeftOut) -> GpuSnapshot:
+    unavailable = left_out.optional("blind", received.name, data.get("blind"), MAX_TEXT)
+    gpus: list[GpuInfo] = []
+    listed = data.get("gpus")
+    if not isinstance(listed, list) or len(listed) > MAX_GPUS:
+        # None of its GPUs is taken for gone, and none is offered.
+        unavailable = f"the report of its monitor has no list of at most {MAX_GPUS} GPUs"
+    else:
+        found = left_out.items("GPUs", lambda gpu: _gpu(gpu, left_out), listed, MAX_GPUS)
+        gpus = _distinct(found, left_out)
+    readings = left_out.optional("readings", received.mapping, data.get("readings")) or {}
+    return GpuSnapshot(
+        gpus,
+        {
+            gpu.uuid: reading
+            for gpu in gpus
+            if (reading := _reading(gpu.uuid, readings.get(gpu.uuid), left_out)) is not None
+        },
+        unavailable,
+        left_out.problems(data.get("problems", [])),
+    )
+
+
+def _gpu(data: Any, left_out: LeftOut) -> GpuInfo:
+    data = received.mapping(data)
+    uuid = received.matching(data["uuid"], device_kinds.UUID)
+    optional = Fields(data, uuid, left_out).optional
+    fatal_error, fatal_error_at = data.get("fatal_error"), data.get("fatal_error_at")
     if (fatal_error is None) != (fatal_error_at is None):
         raise ValueError("a fatal error has a text and a time")
-    checked: dict[str, Any] = {
-        "uuid": _match(data["uuid"], _UUID),
-        "device_index": _integer(data["device_index"], 0, _MAX_INTEGER),
-        "model": _text(data["model"], 255, 1),
-        "memory_mb": _integer(data["memory_mb"], 1, _MAX_INTEGER),
-        "daemon_port": _integer(data["daemon_port"], 1, 65535),
-        "parent_uuid": _optional(_text, data.get("parent_uuid"), 96),
-        "compute_capability": _optional(_match, data.get("compute_capability"), _CAPABILITY),
-        "withdrawn": _optional(_text, data.get("withdrawn"), 1024, 1),
-        "fatal_error": fatal_error,
-        "fatal_error_at": fatal_error_at,
-    }
-    _refuse_unknown(data, checked)
-    return GpuInfo(**checked)
+    return GpuInfo(
+        uuid=uuid,
+        device_index=received.integer(data["device_index"], 0, MAX_INTEGER),
+        model=optional("model", received.name) or UNKNOWN_MODEL,
+        memory_mb=received.integer(data["memory_mb"], 1, MAX_INTEGER),
+        daemon_port=received.integer(data["daemon_port"], 1, 65535),
+        parent_uuid=optional("parent_uuid", received.matching, device_kinds.UUID),
+        compute_capability=optional("compute_capability", received.matching, _CAPABILITY),
+        withdrawn=None
+        if data.get("withdrawn") is None
+        else optional("withdrawn", received.name, MAX_TEXT) or "its monitor does not say why",
+        fatal_error=None if fatal_error is None else received.text(fatal_error),
+        fatal_error_at=None if fatal_error_at is None else received.timestamp(fatal_error_at),
+    )
 
 
-def _reading(data: Mapping[str, Any]) -> Reading:
-    checked: dict[str, Any] = {
-        "used_mb": _optional(_integer, data["used_mb"], 0, _MAX_INTEGER),
-        "utilisation": _optional(_number, data["utilisation"], 0, _MAX_INTEGER),
-        "mean_utilisation": _optional(_number, data["mean_utilisation"], 0, _MAX_INTEGER),
-        "temperature_c": _optional(_number, data["temperature_c"], -_MAX_INTEGER, _MAX_INTEGER),
-        "power_w": _optional(_number, data["power_w"], 0, _MAX_INTEGER),
-        "processes": [_process(process) for process in _bounded(data["processes"])],
-        "xid_errors": [_error(error) for error in _bounded(data["xid_errors"])],
-    }
-    _refuse_unknown(data, checked)
-    return Reading(**checked)
+def _distinct(gpus: Sequence[GpuInfo], left_out: LeftOut) -> list[GpuInfo]:
+    """Return *gpus* without those that have the UUID or the number of one before."""
+    uuids: set[str] = set()
+    indices: set[int] = set()
+    distinct = []
+    for gpu in gpus:
+        if gpu.uuid in uuids or gpu.device_index in indices:
+            left_out.note(
+                gpu.uuid, ValueError(f"another GPU has its UUID or number {gpu.device_index}")
+            )
+        else:
+            uuids.add(gpu.uuid)
+            indices.add(gpu.device_index)
+            distinct.append(gpu)
+    return distinct
 
 
-def _process(data: Mapping[str, Any]) -> GpuProcess:
+def _reading(uuid: str, data: Any, left_out: LeftOut) -> Reading | None:
+    if data is None:
+        return None
+    what = f"the reading of {uuid}"
+    data = left_out.optional(what, received.mapping, data)
+    if data is None:
+        return None
+    optional = Fields(data, what, left_out).optional
+    return Reading(
+        used_mb=optional("used_mb", received.integer, *MIB),
+        utilisation=optional("utilisation", received.number, *PERCENT),
+        mean_utilisation=optional("mean_utilisation", received.number, *PERCENT),
+        temperature_c=optional("temperature_c", received.number, *CELSIUS),
+        power_w=optional("power_w", received.number, *WATTS),
+        processes=left_out.items(
+            f"{what}, processes",
+            lambda process: _process(process, left_out),
+            data.get("processes", []),
+            MAX_PROCESSES,
+        ),
+        xid_errors=left_out.items(
+            f"{what}, xid_errors", _error, data.get("xid_errors", []), MAX_PROCESSES
+        ),
+    )
+
+
+def _process(data: Any, left_out: LeftOut) -> GpuProcess:
+    data = received.mapping(data)
+    pid = received.integer(data["pid"], 0, 2**32)
+    optional = Fields(data, f"process {pid}", left_out).optional
     return GpuProcess(
-        _integer(data["pid"], 0, 2**32),
-        _optional(_text, data["name"], 255),
-        _optional(_integer, data["used_mb"], 0, _MAX_INTEGER),
+        pid, optional("name", received.text, 255), optional("used_mb", received.integer, *MIB)
     )
 
 
-def _loads(data: Mapping[str, Any]) -> Loads:
+def _error(data: Any) -> XidError:
+    data = received.mapping(data)
+    return XidError(
+        received.timestamp(data["at"]),
+        received.integer(data["xid"], 0, MAX_INTEGER),
+        received.boolean(data["fatal"]),
+    )
+
+
+def _loads(data: Any, left_out: LeftOut) -> Loads:
+    data = received.mapping(data)
     return Loads(
-        _number(data["seconds"], 0, 86400),
-        [_load(load) for load in _bounded(data["of"], _MAX_LOADS)],
+        received.number(data["seconds"], 0, 86400),
+        left_out.items("loads", lambda load: _load(load, left_out), data["of"], _MAX_LOADS),
     )
 
 
-def _load(data: Mapping[str, Any]) -> Load:
+def _load(data: Any, left_out: LeftOut) -> Load:
+    data = received.mapping(data)
+    uuid, lease_id = received.matching(data["gpu_uuid"], device_kinds.UUID), data.get("lease_id")
+    optional = Fields(data, f"the load of {uuid}", left_out).optional
     return Load(
-        _match(data["gpu_uuid"], _UUID),
-        _optional(_number, data["utilisation"], 0, 100),
-        _optional(_integer, data["used_mb"], 0, _MAX_INTEGER),
-        _optional(_text, data.get("lease_id"), 36, 1),
-        _integer(data.get("position", 0), 0, _MAX_INTEGER),
+        uuid,
+        optional("utilisation", received.number, *PERCENT),
+        optional("used_mb", received.integer, *MIB),
+        None if lease_id is None else received.name(lease_id, 36),
+        received.integer(data.get("position", 0), 0, MAX_INTEGER),
     )
 
 
-def _error(data: Mapping[str, Any]) -> XidError:
-    if not isinstance(data["fatal"], bool):
-        raise TypeError("fatal has to be true or false")
-    return XidError(_timestamp(data["at"]), _integer(data["xid"], 0, _MAX_INTEGER), data["fatal"])
-
-
-def _quoted(value: Any) -> str:
-    """Return the beginning of *value* for an error message, which is logged."""
-    return one_line(repr(value), 60)
-
-
-def _optional(check: Callable[..., T], value: Any, *more: Any) -> T | None:
-    return None if value is None else check(value, *more)
-
-
-def _text(value: Any, longest: int, shortest: int = 0) -> str:
-    """Return *value* as it may be logged and shown."""
-    if not isinstance(value, str):
-        raise TypeError(f"{_quoted(value)} is not a text")
-    if not shortest <= len(value) <= longest:
-        raise ValueError(f"a text has {len(value)} characters instead of {shortest} to {longest}")
-    return one_line(value, longest)
-
-
-def _match(value: Any, pattern: re.Pattern[str]) -> str:
-    if not pattern.fullmatch(value):
-        raise ValueError(f"{_quoted(value)} does not match {pattern.pattern}")
-    matching: str = value
-    return matching
-
-
-def _number(value: Any, least: float, most: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{_quoted(value)} is not a number")
-    if not least <= value <= most:  # NaN fails this comparison, too
-        raise ValueError(f"{_quoted(value)} is not between {least} and {most}")
-    return value
-
-
-def _integer(value: Any, least: int, most: int) -> int:
-    if not isinstance(value, int):
-        raise TypeError(f"{_quoted(value)} is not an integer")
-    return int(_number(value, least, most))
-
-
-def _bounded(items: Any, most: int = _MAX_ITEMS) -> Any:
-    if len(items) > most:
-        raise ValueError(f"{len(items)} items are more than {most}")
-    return items
-
-
-def _refuse_unknown(data: Mapping[str, Any], checked: Mapping[str, Any]) -> None:
-    if unknown := data.keys() - checked.keys():
-        raise ValueError(f"unknown keys: {one_line(', '.join(sorted(unknown)), 200)}")
-
-
-def _timestamp(value: Any) -> datetime.datetime:
-    timestamp = datetime.datetime.fromisoformat(_text(value, 32))
-    if timestamp.tzinfo is not None:
-        raise ValueError(f"{value} has a time zone; times are UTC without one")
-    return timestamp
+def _address(value: Any) -> str:
+    return str(ipaddress.IPv4Address(received.text(value, 15)))
 
 
 def _to_json(value: Any) -> Any:

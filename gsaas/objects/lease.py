@@ -16,6 +16,8 @@ from typing import Any
 from oslo_utils import timeutils
 
 from gsaas.objects.address import Address
+from gsaas.objects.daemon import key_of_gpu, key_of_lease
+from gsaas.objects.device_kinds import CUDA
 from gsaas.objects.lifecycle import ENTITLED
 
 
@@ -69,11 +71,20 @@ class Claim:
     masked_host: str | None = None
     """The host whose programs use the masked address; None for the masked address of a VM."""
     daemon_host: str | None = None
-    """The GPU host, if the cGPU has a daemon of its own; None: the GPU's daemon serves it."""
+    """The GPU host, if a daemon of the lease serves the cGPU; None: the GPU's daemon serves it."""
     daemon_port: int | None = None
     """TCP port of that daemon."""
+    daemon_device: int = 0
+    """The cGPU's number among those that this daemon serves."""
     claimed_gpu: ClaimedGpu | None = None
     """Not a column: None where only the rows of the lease itself were read."""
+
+    @property
+    def daemon_key(self) -> str:
+        """Return the key of the daemon that serves it: `gsaas.objects.daemon.Daemon.key`."""
+        if self.daemon_port is None:
+            return key_of_gpu(self.gpu_uuid)
+        return key_of_lease(self.lease_id, self.position - self.daemon_device)
 
     @property
     def gpu(self) -> ClaimedGpu:
@@ -116,7 +127,7 @@ class Lease:
     """MiB per cGPU in shared mode; None in exclusive mode."""
     locality: str
     requirements: Mapping[str, Any] = field(default_factory=dict)
-    """Further fields of `gsaas.objects.request.Request` that the caller gave."""
+    """Further fields of `gsaas.objects.request.Request`: `stored_requirements` of what was asked for."""
     policy: str | None = None
     """The scheduling policy that chose its GPUs; before that the requested one, None for the default."""
     remoting: str = ""
@@ -186,6 +197,8 @@ class Lease:
     """When it loses its GPUs if it is still idle; None: its owner was not warned, or it is in use again."""
     reservation_id: str | None = None
     """The reservation that it was launched in, also after that has ended; None: it has its GPUs of the pool."""
+    port_other_ips: Sequence[str] | None = None
+    """Further IPv4 addresses of its server's port; None: it has none."""
     claims: tuple[Claim, ...] = ()
     """Not a column: its cGPUs, by position."""
 
@@ -201,6 +214,23 @@ class Lease:
         changed = object.__new__(Lease)
         changed.__dict__.update(fields, **changes)
         return changed
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of its devices, of `gsaas.objects.device_kinds`."""
+        kind: str = self.requirements.get("kind", CUDA)
+        return kind
+
+    @property
+    def one_daemon(self) -> bool:
+        """Return whether one daemon serves all its cGPUs, if they have daemons of their own at all."""
+        return bool(self.requirements.get("one_daemon"))
+
+    @property
+    def ports_per_daemon(self) -> int:
+        """Return how many TCP ports each daemon has that serves it: that of the claim and those after it."""
+        ports: int = self.requirements.get("ports_per_daemon", 1)
+        return ports
 
     @property
     def is_ready(self) -> bool:

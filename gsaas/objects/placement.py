@@ -61,6 +61,8 @@ class Refusal:
             "impossible": self.impossible,
             "reason": self.reason,
             "filters": [{"filter": name, "gpus": gpus} for name, gpus in self.filters],
-            "nearest": self.nearest.to_dict() if self.nearest else None,
+            "nearest": self.nearest.to_dict() | {"kind": self.nearest.kind}
+            if self.nearest
+            else None,
             "relaxed": self.relaxed,
         }

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gsaas.objects.device_kinds import KINDS
 from gsaas.objects.gpu import EXCLUSIVE, SHARED
 from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 
@@ -22,6 +23,7 @@ PREFIX = "gsaas:"
 COUNT, MEMORY = f"{PREFIX}ncgpus", f"{PREFIX}poolmem"
 FIELDS = {
     COUNT: "count",
+    f"{PREFIX}kind": "kind",
     f"{PREFIX}mode": "mode",
     MEMORY: "memory_mb",
     f"{PREFIX}locality": "locality",
@@ -35,6 +37,7 @@ FIELDS = {
 
 _NUMBERS = {COUNT, MEMORY}
 _CHOICES = {
+    f"{PREFIX}kind": KINDS,
     f"{PREFIX}mode": (EXCLUSIVE, SHARED),
     f"{PREFIX}locality": (ANY, LOCAL, REMOTE),
     f"{PREFIX}hosts": (ANY, ONE, SPREAD),
@@ -94,7 +97,7 @@ def wanted(
         raise ValueError(f"{min(properties)} is given without {COUNT}, the number of cGPUs")
     cgpus = {FIELDS[name]: _value(name, text) for name, text in sorted(properties.items())}
     if MEMORY in properties and cgpus.get("mode") != SHARED:
-        raise ValueError(f"{MEMORY} goes with {PREFIX}mode={SHARED} only")
+        raise ValueError(f"{MEMORY} is valid only with {PREFIX}mode={SHARED}")
     if MEMORY not in properties and cgpus.get("mode") == SHARED:
         raise ValueError(f"{PREFIX}mode={SHARED} needs {MEMORY}, the MiB of each cGPU")
     Request.from_dict(cgpus)

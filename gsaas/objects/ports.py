@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranges of TCP ports, for daemons that serve one cGPU each. Pure: no I/O."""
+"""Ranges of TCP ports, for daemons that serve one lease each. Pure: no I/O."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ class PortRange:
 
     first: int
     last: int
+    each: int = 1
+    """How many ports a daemon has at most: its port and those after it."""
 
     def __post_init__(self) -> None:
         if not 1024 <= self.first <= self.last <= 65535:
@@ -44,19 +46,24 @@ class PortRange:
             ) from None
 
     def choose(self, taken: Collection[int], names: Sequence[str]) -> list[int]:
-        """Return a free port for each of *names*; raises `NoFreePort` if there are too few.
+        """Return a port with `each` free ones from it on for each of *names*; raises `NoFreePort` if there are too few.
+
+        *taken* are the ports of all daemons; the others of a daemon follow. Ports that are chosen are a multiple of
+        `each` apart, so that two processes that choose at once take the same ones or none of each other's.
 
         The search begins at a port that depends on the name. So leases that are claimed at the same time seldom choose
         the same port, and a port that was released is not the next one to be chosen.
         """
-        used = {port for port in taken if port in self}
-        if len(used) + len(names) > len(self):
-            raise NoFreePort(f"{self} has {len(self) - len(used)} free ports, not {len(names)}")
+        places = len(self) // self.each
+        ends = {end for port in taken for end in (port, port + self.each - 1)}
+        used = {place for end in ends if 0 <= (place := (end - self.first) // self.each) < places}
+        if len(used) + len(names) > places:
+            raise NoFreePort(f"{self} has room for {places - len(used)} daemons, not {len(names)}")
         chosen = []
         for name in names:
-            offset = zlib.crc32(name.encode()) % len(self)
-            while self.first + offset in used:
-                offset = (offset + 1) % len(self)
-            used.add(self.first + offset)
-            chosen.append(self.first + offset)
+            place = zlib.crc32(name.encode()) % places
+            while place in used:
+                place = (place + 1) % places
+            used.add(place)
+            chosen.append(self.first + place * self.each)
         return chosen

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gsaas.objects.device_kinds import CUDA, KINDS
 from gsaas.objects.gpu import (
     EXCLUSIVE,
     SHARED,
     Capability,
     Gpu,
-    Kind,
+    Traits,
     format_capability,
     parse_capability,
 )
@@ -50,6 +51,14 @@ class Request:
     consumer_host: str | None = None
     """The host on which the consumer runs, if it is known. `LOCAL` and `REMOTE` refer to it; with `ANY` some policies
     prefer or avoid it."""
+    kind: str = CUDA
+    """Of which kind its GPUs have to be, of `gsaas.objects.device_kinds`. No request is for any kind: a program that
+    was made for one cannot use another."""
+    one_daemon: bool = False
+    """One daemon of the middleware serves all its cGPUs, which therefore are on one GPU host, each on a GPU of its own.
+    The remoting driver decides it, not the caller."""
+    ports_per_daemon: int = 1
+    """TCP ports of each daemon. The remoting driver decides it, too."""
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -60,10 +69,14 @@ class Request:
             raise ValueError(f"locality is {self.locality!r}; it must be any, local or remote")
         if self.hosts not in (ANY, ONE, SPREAD):
             raise ValueError(f"hosts is {self.hosts!r}; it must be any, one or spread")
+        if self.kind not in KINDS:
+            raise ValueError(f"kind is {self.kind!r}; it must be {' or '.join(KINDS)}")
         if (self.mode == SHARED) != (self.memory_mb is not None):
             raise ValueError("memory must be given in shared mode, and only in shared mode")
         if self.memory_mb is not None and self.memory_mb < 1:
             raise ValueError(f"memory is {self.memory_mb} MiB; a cGPU has at least 1 MiB")
+        if self.one_daemon and self.hosts == SPREAD:
+            raise ValueError("cGPUs that one daemon serves cannot be spread over different hosts")
         if self.hosts == SPREAD and self.count > 1:
             if self.host is not None:
                 raise ValueError(
@@ -79,6 +92,11 @@ class Request:
         """Whether it asks for whole GPUs."""
         return self.mode == EXCLUSIVE
 
+    @property
+    def on_one_host(self) -> bool:
+        """Whether all its cGPUs have to be on one GPU host."""
+        return self.hosts == ONE or self.one_daemon
+
     def size_on(self, gpu: Gpu) -> int:
         """Return the MiB of *gpu* that one cGPU of this request needs."""
         return gpu.memory_mb if self.memory_mb is None else self.memory_mb
@@ -88,15 +106,21 @@ class Request:
         return self.wants(gpu) and gpu.available(self.mode) >= (self.memory_mb or 1)
 
     def wants(self, gpu: Gpu) -> bool:
-        """Return whether *gpu* is of a kind and on a host that this request allows."""
-        return (self.host is None or gpu.host == self.host) and self.wants_kind(gpu.kind)
+        """Return whether *gpu* has the traits and is on the host that this request requires."""
+        return (
+            (self.host is None or gpu.host == self.host)
+            and self.wants_traits(gpu.traits)
+            # A process can use one MIG instance.
+            and not (self.one_daemon and gpu.is_mig_instance)
+        )
 
-    def wants_kind(self, kind: Kind) -> bool:
-        """Return whether this request allows GPUs of this model and compute capability."""
-        model, capability = kind
-        return (self.gpu_model is None or self.gpu_model.casefold() in model.casefold()) and (
-            self.compute_capability is None
-            or (capability is not None and capability >= self.compute_capability)
+    def wants_traits(self, traits: Traits) -> bool:
+        """Return whether this request allows GPUs with these traits."""
+        kind, model, capability = traits
+        return (
+            kind == self.kind
+            and (self.gpu_model is None or self.gpu_model.casefold() in model.casefold())
+            and (self.compute_capability is None or capability >= self.compute_capability)
         )
 
     def with_(self, **changes: Any) -> Request:
@@ -104,14 +128,28 @@ class Request:
         return replace(self, **changes)
 
     def requirements(self) -> dict[str, Any]:
-        """Return the requirements beyond size and locality, by their names in the API; only those that are set."""
+        """Return the requirements beyond size and locality, by their names in the API; only those that are set.
+
+        Without a kind, it is for devices of kind `cuda`.
+        """
         requirements = {
+            "kind": None if self.kind == CUDA else self.kind,
             "gpu_model": self.gpu_model,
             "compute_capability": format_capability(self.compute_capability),
             "hosts": None if self.hosts == ANY else self.hosts,
             "host": self.host,
         }
         return {name: value for name, value in requirements.items() if value is not None}
+
+    def stored_requirements(self) -> dict[str, Any]:
+        """Return what is stored of the request beside the fields of its lease: also what the caller has not asked for.
+
+        `from_dict` knows it.
+        """
+        by_driver: dict[str, Any] = {"one_daemon": True} if self.one_daemon else {}
+        if self.ports_per_daemon > 1:
+            by_driver["ports_per_daemon"] = self.ports_per_daemon
+        return self.requirements() | by_driver
 
     def to_dict(self) -> dict[str, Any]:
         """Return the request in the form of the API's `cgpus`, from which `from_dict` makes an equal request."""
@@ -140,4 +178,7 @@ class Request:
             hosts=cgpus.get("hosts", ANY),
             host=cgpus.get("host"),
             consumer_host=consumer_host,
+            kind=cgpus.get("kind", CUDA),
+            one_daemon=cgpus.get("one_daemon", False),
+            ports_per_daemon=cgpus.get("ports_per_daemon", 1),
         )

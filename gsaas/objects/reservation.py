@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -81,11 +82,70 @@ class Reservation:
     name: str
     status: str
     cgpus: Mapping[str, Any]
-    """What it asks for, as `Request.to_dict` writes it."""
+    """What it asks for, as `Request.to_dict` and `Request.stored_requirements` write it."""
     start: datetime.datetime
     end: datetime.datetime
     created_at: datetime.datetime
     shares: tuple[ReservedShare, ...] = ()
+
+
+DAY = datetime.timedelta(days=1)
+SLACK = datetime.timedelta(hours=1)
+"""Clocks of callers differ, and the day on which summer time ends has 25 hours."""
+
+
+@dataclass(frozen=True)
+class Exceeded:
+    """A limit of `[quotas]` that a reservation is beyond."""
+
+    option: str
+    asked: int
+    """Days, rounded up."""
+    limit: int
+
+    def __str__(self) -> str:
+        what = "last" if self.option == "reservation_days" else "begin in"
+        return f"it would {what} {self.asked} days, and at most {self.limit} are allowed"
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """How long reservations may be, and how far ahead they may begin; None: without a limit."""
+
+    longest: datetime.timedelta | None = None
+    ahead: datetime.timedelta | None = None
+
+    @classmethod
+    def of_days(cls, longest: int, ahead: int) -> Horizon:
+        """Return it for numbers of days, of which 0 is no limit."""
+        days = (datetime.timedelta(days=number) if number else None for number in (longest, ahead))
+        return cls(*days)
+
+    def exceeded(
+        self, start: datetime.datetime, end: datetime.datetime, now: datetime.datetime
+    ) -> Exceeded | None:
+        """Return which limit a reservation from *start* to *end* exceeds *now*; None if it is within both."""
+        for option, asked, limit in (
+            ("reservation_days", end - start, self.longest),
+            ("reservation_days_ahead", start - now, self.ahead),
+        ):
+            if limit is not None and asked > limit + SLACK:
+                return Exceeded(option, math.ceil(asked / DAY), limit.days)
+        return None
+
+
+def has_begun(reservation: Reservation, now: datetime.datetime) -> bool:
+    """Return whether *reservation* has begun by *now*.
+
+    Clocks differ, even two readings of one server's clock, by the time that the answers took: one that is ACTIVE, or
+    that was made to begin at once, has begun by all of them.
+    """
+    if (
+        reservation.status == ReservationStatus.ACTIVE
+        or reservation.created_at >= reservation.start
+    ):
+        return True
+    return now >= reservation.start
 
 
 def status_at(reservation: Reservation, now: datetime.datetime) -> ReservationStatus:
@@ -95,4 +155,5 @@ def status_at(reservation: Reservation, now: datetime.datetime) -> ReservationSt
         return status
     if now >= reservation.end:
         return ReservationStatus.ENDED
-    return ReservationStatus.ACTIVE if now >= reservation.start else ReservationStatus.PENDING
+    begun = has_begun(reservation, now)
+    return ReservationStatus.ACTIVE if begun else ReservationStatus.PENDING

@@ -6,13 +6,14 @@ the first daemon, and returns a `gsaas.gpu_host.sources.base.GpuSource`.
 
 base      the interface of a source         nvml                  GPUs of NVIDIA's driver
 declared  GPUs that a file declares         xids                  the driver's errors, for nvml
+cpu       parts of the host's processors    nvml_answers          asks NVML about one device
                                             cuda_visible_devices  which GPUs a variable selects: pure
 """
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from oslo_config import cfg
@@ -20,6 +21,7 @@ from stevedore import driver as stevedore_driver
 
 from gsaas.gpu_host.sources import declared
 from gsaas.gpu_host.sources.base import GpuSource, SourceUnavailable
+from gsaas.objects.device_kinds import CPU, CUDA
 
 NAMESPACE = "gsaas.gpu_host.sources"
 FROM_INVENTORY = ("declared", "simulated")
@@ -42,8 +44,15 @@ def gpu_address(conf: cfg.ConfigOpts, host: str) -> str:
         raise SourceUnavailable(f"[monitor]gpu_address: {error}") from None
 
 
-def load(conf: cfg.ConfigOpts, host: str, first_port: int) -> GpuSource:
-    """Return the configured source for *host*; the daemon of its first GPU listens on *first_port*.
+def kind(conf: cfg.ConfigOpts, host: str) -> str:
+    """Return the kind of the devices of *host*, of `gsaas.objects.device_kinds`; raises `SourceUnavailable`."""
+    if conf.monitor.source in FROM_INVENTORY:
+        return declared.host(conf, host).kind
+    return CPU if conf.monitor.source == "cpu" else CUDA
+
+
+def load(conf: cfg.ConfigOpts, host: str, ports: Sequence[int]) -> GpuSource:
+    """Return the configured source for *host*; *ports* are those of its GPUs' daemons, by the numbers of the GPUs.
 
     Raises `SourceUnavailable`.
     """
@@ -52,4 +61,4 @@ def load(conf: cfg.ConfigOpts, host: str, first_port: int) -> GpuSource:
     )
     # stevedore's type allows an instance here, which exists only with the argument invoke_on_load.
     load_source = cast("Callable[..., GpuSource]", manager.driver)
-    return load_source(conf, host, first_port)
+    return load_source(conf, host, ports)

@@ -20,9 +20,9 @@ def host(conf: cfg.ConfigOpts, name: str) -> inventory.HostSpec:
         raise SourceUnavailable(str(error)) from None
 
 
-def load(conf: cfg.ConfigOpts, host_name: str, first_port: int) -> DeclaredGpus:
+def load(conf: cfg.ConfigOpts, host_name: str, ports: Sequence[int]) -> DeclaredGpus:
     """Return a source of the GPUs that are declared for *host_name*; raises `SourceUnavailable`."""
-    return DeclaredGpus(host(conf, host_name).gpu_infos(first_port))
+    return DeclaredGpus(host(conf, host_name).gpu_infos(ports))
 
 
 class DeclaredGpus:

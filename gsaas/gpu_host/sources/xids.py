@@ -7,7 +7,7 @@ import ctypes
 import logging
 import threading
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ import pynvml
 from oslo_utils import timeutils
 
 from gsaas.objects.gpu_report import XidError
+from gsaas.objects.printable import one_line
+from gsaas.objects.received import MAX_INTEGER
 
 LOG = logging.getLogger(__name__)
 
@@ -91,7 +93,7 @@ class XidWatch:
             try:
                 self._start_watching(handles)
             except pynvml.NVMLError as error:
-                self.problem = f"the driver's errors (XIDs) cannot be watched: {error}"
+                self.problem = f"the driver's errors (XIDs) cannot be watched: {said(error)}"
                 self._watched = {}
 
     def stop(self) -> bool:
@@ -114,7 +116,8 @@ class XidWatch:
 
     def _start_watching(self, handles: Mapping[str, Any]) -> None:
         self._event_set = pynvml.nvmlEventSetCreate()
-        failures = []
+        failures: dict[str, list[str]] = {}
+        """What the driver says -> the GPUs of which it says that."""
         for uuid, handle in handles.items():
             try:
                 pynvml.nvmlDeviceRegisterEvents(
@@ -122,10 +125,11 @@ class XidWatch:
                 )
             except pynvml.NVMLError as error:
                 if error.value != pynvml.NVML_ERROR_NOT_SUPPORTED:
-                    failures.append(f"of {uuid}: {error}")
+                    failures.setdefault(said(error), []).append(uuid)
+        reasons = [f"of {_some(uuids)}: {why}" for why, uuids in failures.items()]
         self.problem = (
-            f"the driver's errors (XIDs) cannot be watched {'; '.join(failures)}"
-            if failures
+            f"the driver's errors (XIDs) cannot be watched {'; '.join(reasons)}"
+            if reasons
             else None
         )
         self._stopping = threading.Event()
@@ -151,6 +155,9 @@ class XidWatch:
         if uuid is None or data.eventType != pynvml.nvmlEventTypeXidCriticalError:
             return
         number = int(data.eventData)
+        if number > MAX_INTEGER:
+            LOG.debug("GPU %s: the driver reported an error with the number %d", uuid, number)
+            return
         error = XidError(timeutils.utcnow(), number, number in self._fatal)
         whole = data.gpuInstanceId == ctypes.c_uint(-1).value
         with self._lock:
@@ -162,6 +169,19 @@ class XidWatch:
 def describe(xid: int) -> str:
     """Return the number of an error with its meaning, if that is known."""
     return f"XID {xid}: {MEANINGS[xid]}" if xid in MEANINGS else f"XID {xid}"
+
+
+def said(error: pynvml.NVMLError) -> str:
+    """Return the text of an error, which is the driver's for those that pynvml does not know."""
+    try:
+        return one_line(str(error), 200)
+    except UnicodeDecodeError:
+        return f"NVML's error {error.value}"
+
+
+def _some(uuids: Sequence[str]) -> str:
+    """Return the first of *uuids* and how many more there are."""
+    return uuids[0] if len(uuids) == 1 else f"{uuids[0]} and {len(uuids) - 1} more GPUs"
 
 
 def handle_address(handle: Any) -> int:

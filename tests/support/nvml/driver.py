@@ -46,6 +46,7 @@ class FakeDriver:
         self.processes: list[tuple[int, dict[str, object]]] = []
         self.xids: list[tuple[int, dict[str, object]]] = []
         self.error = 0
+        self.count: int | None = None
         self.say()
 
     def have(self, count: int) -> None:
@@ -54,7 +55,10 @@ class FakeDriver:
             self.gpu(index)
 
     def gpu(self, index: int, **facts: object) -> None:
-        """Say *facts* of a GPU, besides what was said before."""
+        """Say *facts* of a GPU, besides what was said before.
+
+        Bytes that are no UTF-8 are those that `bytes.decode(errors="surrogateescape")` makes of them.
+        """
         usual = {
             "uuid": uuid(index),
             "name": "NVIDIA A100-PCIE-40GB",
@@ -102,14 +106,21 @@ class FakeDriver:
         self.error = error
         self.say()
 
+    def claim(self, count: int) -> None:
+        """Say that so many GPUs are there, whatever is said of them."""
+        self.count = count
+        self.say()
+
     def say(self) -> None:
-        lines = [f"driver error={self.error}"]
+        count = {} if self.count is None else {"count": self.count}
+        lines = [_line("driver", {"error": self.error, **count})]
         lines += [_line(f"gpu {index}", facts) for index, facts in self.gpus.items()]
         lines += [_line(f"mig {i} {n}", facts) for (i, n), facts in self.instances.items()]
         lines += [_line(f"process {index}", facts) for index, facts in self.processes]
         lines += [_line(f"xid {index}", facts) for index, facts in self.xids]
         fresh = self.path.with_suffix(".new")
-        fresh.write_text("".join(f"{line}\n" for line in lines))
+        text = "".join(f"{line}\n" for line in lines)
+        fresh.write_bytes(text.encode(errors="surrogateescape"))
         fresh.replace(self.path)
 
 

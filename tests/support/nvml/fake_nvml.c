@@ -4,10 +4,14 @@
  * Lines of that file, in any order; what is left out has a default, and "-" means that it is not supported:
  *
  *   driver error=9                          every call fails with this NVML error
+ *   driver count=9                          so many GPUs are said to be there
  *   gpu 0 uuid=GPU-a name=A100 memory=40960 reserved=600 used=1024 util=50 temp=40 power=250000 cc=8.0 error=15 mig=1 sampled=-
  *   mig 0 2 uuid=MIG-a name=... memory=4864 used=0 instance=9
  *   process 0 pid=17 used=512 sm=30 name=python mps=1
  *   xid 0 number=79 instance=9              the driver reports this error, if it is new since the library was started
+ *
+ * A gpu or mig may have fails=power:999,name:26, the calls that fail and with which error. The text of error 777 is no
+ * UTF-8. Names may be any bytes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,10 +116,25 @@ static int find(struct device *device, char *line)
     return error ? error : *line ? OK : NOT_FOUND;
 }
 
+/* As find, and the error that CALL alone gives. */
+static int ask(struct device *device, const char *call, char *line)
+{
+    int error = find(device, line);
+    char wanted[64], said[LENGTH + 2];
+    const char *found;
+
+    if (error || !value(line, "fails"))
+        return error;
+    snprintf(said, sizeof said, ",%s", answer);
+    snprintf(wanted, sizeof wanted, ",%s:", call);
+    found = strstr(said, wanted);
+    return found ? atoi(found + strlen(wanted)) : OK;
+}
+
 static int text(struct device *device, const char *key, const char *otherwise, char *into, unsigned length)
 {
     char line[LENGTH];
-    int error = find(device, line);
+    int error = ask(device, key, line);
     const char *found;
 
     if (error)
@@ -128,7 +147,7 @@ static int text(struct device *device, const char *key, const char *otherwise, c
 static int quantity(struct device *device, const char *key, unsigned *into)
 {
     char line[LENGTH];
-    int error = find(device, line);
+    int error = ask(device, key, line);
     const char *found;
 
     if (error)
@@ -165,6 +184,8 @@ EXPORT const char *nvmlErrorString(int error)
 {
     static char said[32];
 
+    if (error == 777)
+        return "\xf8\xf0\x88";
     snprintf(said, sizeof said, "fake error %d", error);
     return said;
 }
@@ -179,6 +200,9 @@ EXPORT int nvmlDeviceGetCount_v2(unsigned *count)
     *count = 0;
     for (int i = 0; i < read; i++)
         *count += !strncmp(said[i], "gpu ", 4);
+    for (int i = 0; i < read; i++)
+        if (!strncmp(said[i], "driver ", 7))
+            *count = number(said[i], "count", *count);
     return error;
 }
 
@@ -191,7 +215,7 @@ EXPORT int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct device **device)
     *device = &devices[index][INSTANCES];
     (*device)->index = index;
     (*device)->instance = -1;
-    return find(*device, line);
+    return ask(*device, "handle", line);
 }
 
 EXPORT int nvmlDeviceGetUUID(struct device *device, char *uuid, unsigned length)
@@ -207,10 +231,12 @@ EXPORT int nvmlDeviceGetName(struct device *device, char *name, unsigned length)
 EXPORT int nvmlDeviceGetMemoryInfo(struct device *device, struct memory *memory)
 {
     char line[LENGTH];
-    int error = find(device, line);
+    int error = ask(device, "memory", line);
 
     if (error)
         return error;
+    if (value(line, "memory") && !strcmp(answer, "-"))
+        return NOT_SUPPORTED;
     memory->total = number(line, "memory", 8192) << 20;
     memory->used = (number(line, "used", 0) + number(line, "reserved", 0)) << 20;
     memory->free = memory->total - memory->used;
@@ -220,10 +246,12 @@ EXPORT int nvmlDeviceGetMemoryInfo(struct device *device, struct memory *memory)
 EXPORT int nvmlDeviceGetMemoryInfo_v2(struct device *device, struct memory_v2 *memory)
 {
     char line[LENGTH];
-    int error = find(device, line);
+    int error = ask(device, "memory", line);
 
     if (error)
         return error;
+    if (value(line, "memory") && !strcmp(answer, "-"))
+        return NOT_SUPPORTED;
     memory->total = number(line, "memory", 8192) << 20;
     memory->reserved = number(line, "reserved", 0) << 20;
     memory->used = number(line, "used", 0) << 20;
@@ -282,7 +310,7 @@ EXPORT int nvmlDeviceGetMigDeviceHandleByIndex(struct device *device, unsigned i
     *part = &devices[device->index][index];
     (*part)->index = device->index;
     (*part)->instance = index;
-    return find(*part, line);
+    return ask(*part, "handle", line);
 }
 
 EXPORT int nvmlDeviceGetGpuInstanceId(struct device *device, unsigned *instance)
@@ -294,7 +322,7 @@ static int processes(struct device *device, int mps, unsigned *count, struct pro
 {
     static __thread char said[LINES][LENGTH];
     char line[LENGTH], beginning[32];
-    int error = find(device, line), read;
+    int error = ask(device, "processes", line), read;
     unsigned space = *count, there = 0;
 
     if (error)
@@ -329,13 +357,13 @@ EXPORT int nvmlDeviceGetMPSComputeRunningProcesses_v3(struct device *device, uns
 
 struct sample { unsigned pid; unsigned long long when; unsigned sm, memory, encoder, decoder; };
 
-/* Each process with a "sm" has one sample, newer than any that was asked for. */
+/* Each process with a "sm" has one sample, newer than any that was asked for unless it says "when". */
 EXPORT int nvmlDeviceGetProcessUtilization(
     struct device *device, struct sample *found, unsigned *count, unsigned long long since)
 {
     static __thread char said[LINES][LENGTH];
     char line[LENGTH], beginning[32];
-    int error = find(device, line), read;
+    int error = ask(device, "sampled", line), read;
     unsigned space = found ? *count : 0, there = 0;
 
     if (error)
@@ -347,11 +375,13 @@ EXPORT int nvmlDeviceGetProcessUtilization(
     for (int i = 0; i < read; i++) {
         if (strncmp(said[i], beginning, strlen(beginning)) || !value(said[i], "sm"))
             continue;
+        if ((unsigned long long)number(said[i], "when", since + 1) <= since)
+            continue;
         if (there < space) {
             memset(&found[there], 0, sizeof *found);
             found[there].pid = number(said[i], "pid", 1);
             found[there].sm = number(said[i], "sm", 0);
-            found[there].when = since + 1;
+            found[there].when = number(said[i], "when", since + 1);
         }
         there++;
     }
@@ -388,7 +418,7 @@ EXPORT int nvmlDeviceRegisterEvents(struct device *device, unsigned long long ty
 
     (void)types;
     (void)set;
-    return find(device, line);
+    return ask(device, "events", line);
 }
 
 EXPORT int nvmlEventSetFree(void *set)

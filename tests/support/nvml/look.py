@@ -13,7 +13,9 @@ from gsaas.objects.gpu_report import GpuReport
 
 def main() -> None:
     xids.WAIT_MS = 20  # how soon its thread ends
-    source = Nvml(8308, fatal_xids=[79], visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES"))
+    source = Nvml(
+        range(8308, 9000), fatal_xids=[79], visible_devices=os.environ.get("CUDA_VISIBLE_DEVICES")
+    )
     print(json.dumps(GpuReport("192.0.2.1", 10.0, source.snapshot()).to_dict()))  # noqa: T201
     source.close()
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 
 from gsaas.objects.endpoint_report import BindingReport, ConntrackLevel, EndpointReport, Traffic
+from gsaas.objects.refusals import Refusals
 
 
 def test_a_report_is_plain_json() -> None:
@@ -15,7 +16,10 @@ def test_a_report_is_plain_json() -> None:
     }
     problems, level = ("something is wrong",), ConntrackLevel(64, 256)
     traffic = {"port-1": Traffic(sent=10, received=20, connections=3)}
-    plain = EndpointReport("cmp1", bindings, problems, "192.0.2.1", level, traffic).to_dict()
+    refusals = {"port-1": Refusals(60, foreign=1, source="10.0.1.9")}
+    plain = EndpointReport(
+        "cmp1", bindings, problems, "192.0.2.1", level, traffic, refusals
+    ).to_dict()
     assert json.loads(json.dumps(plain)) == plain
     assert plain == {
         "host": "cmp1",
@@ -35,6 +39,16 @@ def test_a_report_is_plain_json() -> None:
         "gpu_address": "192.0.2.1",
         "conntrack": {"entries": 64, "limit": 256},
         "traffic": {"port-1": {"sent": 10, "received": 20, "connections": 3}},
+        "refusals": {
+            "port-1": {
+                "seconds": 60,
+                "unmapped": 0,
+                "foreign": 1,
+                "not_tcp": 0,
+                "fragments": 0,
+                "source": "10.0.1.9",
+            }
+        },
     }
 
 

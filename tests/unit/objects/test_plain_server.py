@@ -38,6 +38,7 @@ def test_properties_may_be_on_the_flavor_or_in_metadata_or_on_both(flavor, metad
 def test_each_property_is_a_field_of_a_launch_and_a_launch_takes_it():
     every = {
         **TWO_SHARES,
+        "gsaas:kind": "cpu",
         "gsaas:locality": "remote",
         "gsaas:policy": "best-fit",
         "gsaas:model": "A100",
@@ -64,7 +65,7 @@ def test_each_property_is_a_field_of_a_launch_and_a_launch_takes_it():
         ({}, {"gsaas:ncgpus": "-1"}, "whole number from 1"),
         ({}, {"gsaas:ncgpus": "1" * 10}, "whole number from 1"),
         ({}, {"gsaas:ncgpus": "٢"}, "whole number from 1"),
-        ({}, {"gsaas:ncgpus": "1", "gsaas:poolmem": "1"}, "gsaas:mode=shared only"),
+        ({}, {"gsaas:ncgpus": "1", "gsaas:poolmem": "1"}, "only with gsaas:mode=shared"),
         ({}, {"gsaas:ncgpus": "1", "gsaas:mode": "shared"}, "needs gsaas:poolmem"),
         ({}, {"gsaas:ncgpus": "1", "gsaas:mode": "both"}, "one of exclusive, shared"),
         ({}, {"gsaas:ncgpus": "1", "gsaas:locality": "here"}, "one of any, local, remote"),

@@ -32,6 +32,37 @@ def test_ports_are_distinct_free_and_of_the_range_or_refused(size, taken, count,
         assert set(chosen) <= free
 
 
+@given(
+    size=st.integers(1, 60),
+    each=st.integers(1, 5),
+    taken=st.dictionaries(st.integers(19990, 20070), st.integers(1, 5)),
+    count=st.integers(1, 10),
+)
+def test_daemons_with_several_ports_share_none_of_them_with_another_one(size, each, taken, count):
+    """Also not with the daemon of another driver, whatever number of ports up to `each` that one has."""
+    ports = PortRange(20000, 20000 + size - 1, each)
+    before = {port + n for port, number in taken.items() for n in range(min(number, each))}
+    try:
+        chosen = ports.choose(taken, [str(number) for number in range(count)])
+    except NoFreePort:
+        return
+    after = [port + n for port in chosen for n in range(each)]
+    assert len(set(after)) == count * each
+    assert all(port in ports for port in after)
+    assert not before & set(after)
+
+
+def test_a_range_is_full_when_no_daemon_with_all_its_ports_fits_any_more():
+    ports = PortRange(20000, 20007, each=3)
+    first = ports.choose([], ["a", "b"])
+    assert sorted(first) == [20000, 20003], "20006 and 20007 are too few"
+    with pytest.raises(NoFreePort):
+        ports.choose(first[:1], ["c", "d"])
+    assert ports.choose(first[:1], ["c"]) == first[1:]
+    with pytest.raises(NoFreePort):  # a daemon that began before, anywhere
+        ports.choose([20002], ["c"])
+
+
 def test_leases_that_come_at_once_seldom_want_the_same_port():
     ports = PortRange.parse("20000-29999")
     wanted = {ports.choose([], [f"lease-{number}"])[0] for number in range(100)}
