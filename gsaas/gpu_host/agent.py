@@ -2,7 +2,8 @@
 """The agent of a GPU host: reports the GPUs to the engine, and runs their daemons.
 
 1. Its report is the host's heartbeat: when it stops, the host's GPUs are no longer offered.
-2. It goes on reporting while its source of GPUs fails: GPUs that cannot be read are reported as withdrawn.
+2. It goes on reporting while its source of GPUs fails: GPUs that cannot be read are reported as withdrawn, and of what
+   is read only what an engine believes (`gsaas.objects.gpu_report.sound`).
 3. The engine sets the interval of reports, in its answers and, when an operator changes it, at once. Until then the
    agent's own configuration applies.
 4. After a report that came for another reason than its interval, the next one comes at a random moment of that: the
@@ -15,17 +16,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from gsaas import rpc
 from gsaas.context import RequestContext
 from gsaas.gpu_host import loads, utilisation
+from gsaas.gpu_host.cpu_meter import CpuMeter
 from gsaas.gpu_host.daemons.service import DaemonService
 from gsaas.gpu_host.process_groups import groups_of
 from gsaas.gpu_host.sources.base import GpuSource
-from gsaas.objects.gpu_report import GpuReport, GpuSnapshot, Load, Reading
+from gsaas.objects.gpu_report import GpuReport, GpuSnapshot, Load, Loads, Reading, sound
 from gsaas.rpc import pace
 from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.monitor import MonitorClient
@@ -70,6 +72,9 @@ class Monitor:
         self._samples: dict[str, list[utilisation.Sample]] = {}
         """UUID -> utilisation in the window."""
         self._meter = loads.LoadMeter()
+        self._cpu_meter = CpuMeter()
+        self._cpu_loads: Sequence[Load] = ()
+        """Of the cGPUs of CPU devices, as they were read last."""
         self._problems: set[str] = set()
         """The problems of the last snapshot, which have been logged."""
         self._engine = EngineClient(bus)
@@ -147,10 +152,8 @@ class Monitor:
         snapshot = self._take_snapshot()
         if self._daemons is not None:
             snapshot = self._daemons.update_gpus(snapshot)
-        now = self._clock()
-        self._meter.add(self._read_loads(snapshot), now)
-        measured = self._meter.take(now)
-        report = GpuReport(self._gpu_address, self._interval, snapshot, measured)
+        measured = self._measure(snapshot)
+        report = GpuReport(self._gpu_address, self._interval, sound(snapshot), measured)
         try:
             reply = self._engine.monitor_report(self.host, report)
         except rpc.BusError as error:
@@ -159,6 +162,16 @@ class Monitor:
         self._set_interval(reply.monitor_interval)
         return True
 
+    def _measure(self, snapshot: GpuSnapshot) -> Loads | None:
+        """Add the present loads, and return those that are to be reported now."""
+        try:
+            now = self._clock()
+            self._meter.add([*self._read_loads(snapshot), *self._cpu_loads], now)
+            return self._meter.take(now)
+        except Exception:  # no reading is worth the heartbeat of the host
+            LOG.exception("the loads of %s could not be measured", self.host)
+            return None
+
     def _read_loads(self, snapshot: GpuSnapshot) -> list[Load]:
         """Return the loads of the GPUs of *snapshot*, and of the cGPUs that have a daemon of their own."""
         daemons = {} if self._daemons is None else self._daemons.lease_daemons()
@@ -166,9 +179,21 @@ class Monitor:
 
     def _take_snapshot(self) -> GpuSnapshot:
         """Read the GPUs, add the mean utilisation to the readings, and log changes of the problems."""
-        snapshot = self._source.snapshot()
+        try:
+            snapshot = sound(self._source.snapshot())
+        except Exception as error:
+            LOG.exception("the source of the GPUs of %s failed", self.host)
+            why = (
+                f"the GPUs could not be read: {type(error).__name__}; see the log of gsaas-monitor"
+            )
+            snapshot = GpuSnapshot((), unavailable=why)
         self._log_problems(snapshot)
         now = self._clock()
+        if snapshot.cores:
+            usages = {} if self._daemons is None else self._daemons.usages()
+            read = self._cpu_meter.read(usages, snapshot.cores, now)
+            self._cpu_loads = read.loads
+            snapshot = replace(snapshot, readings={**snapshot.readings, **read.devices})
         readings = {}
         for uuid, reading in snapshot.readings.items():
             readings[uuid] = self._with_mean(uuid, reading, now)

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gsaas.objects import host_names
+from gsaas.objects.device_kinds import CPU, CPU_PREFIX, CUDA, UUID, kind_of
 from gsaas.objects.gpu_report import GpuInfo
 
 _CAPABILITY = re.compile(r"[0-9]{1,3}\.[0-9]{1,3}")
-_UUID = re.compile(r"(GPU|MIG)-[0-9A-Za-z./-]{1,92}")
 _UUID_NAMESPACE = uuid.UUID("6b1f7a52-41f1-5d0c-9c0f-0f6e6e2a6d53")
 _RESERVED = {"switch", "vm"}
 """Names of network namespaces that gsaas-standalone makes for itself, besides `vm-*`."""
@@ -44,23 +44,26 @@ class HostSpec:
     """CUDA's, such as 9.0; None: not declared."""
     uuids: Sequence[str] = ()
     """Their UUIDs, as `nvidia-smi -L` lists them; derived from the host's name if none are given."""
+    kind: str = CUDA
+    """Of `gsaas.objects.device_kinds`."""
 
-    def gpu_infos(self, first_port: int) -> list[GpuInfo]:
-        """Return its GPUs as a monitor reports them; daemons listen on *first_port* and the ports after it."""
+    def gpu_infos(self, ports: Sequence[int]) -> list[GpuInfo]:
+        """Return its GPUs as a monitor reports them; *ports* are those of their daemons."""
         return [
             GpuInfo(
                 uuid=self.uuids[index] if self.uuids else self._derived_uuid(index),
                 device_index=index,
                 model=self.model,
                 memory_mb=self.memory_mb,
-                daemon_port=first_port + index,
+                daemon_port=ports[index],
                 compute_capability=self.compute_capability,
             )
             for index in range(self.gpus)
         ]
 
     def _derived_uuid(self, index: int) -> str:
-        return f"GPU-{uuid.uuid5(_UUID_NAMESPACE, f'{self.name}/{index}')}"
+        prefix = CPU_PREFIX if self.kind == CPU else "GPU-"
+        return f"{prefix}{uuid.uuid5(_UUID_NAMESPACE, f'{self.name}/{index}')}"
 
 
 @dataclass(frozen=True)
@@ -157,8 +160,14 @@ def _check_host(host: HostSpec, network: ipaddress.IPv4Network) -> None:
     if host.uuids and len(host.uuids) != host.gpus:
         raise InventoryError(f"{host.name}: {len(host.uuids)} uuids for {host.gpus} GPUs")
     for name in host.uuids:
-        if not isinstance(name, str) or not _UUID.fullmatch(name):
+        if not isinstance(name, str) or not UUID.fullmatch(name):
             raise InventoryError(f"{host.name}: {name!r} is not the UUID of a GPU")
+    if host.kind not in (CUDA, CPU):
+        raise InventoryError(f"{host.name}: kind has to be {CUDA} or {CPU}, not {host.kind!r}")
+    if any(kind_of(name) != host.kind for name in host.uuids):
+        raise InventoryError(
+            f"{host.name}: the UUID of a device of kind {CPU}, and of no other, begins with CPU-"
+        )
     capability = host.compute_capability
     if capability is not None and not (
         isinstance(capability, str) and _CAPABILITY.fullmatch(capability)

@@ -40,8 +40,9 @@ def of_cgpus(
     """
     by_gpu: dict[str, dict[int, Daemon]] = {}
     for group, daemon in daemons.items():
-        if daemon.lease_id is not None and daemon.gpu_uuid in snapshot.readings:
-            by_gpu.setdefault(daemon.gpu_uuid, {})[group] = daemon
+        for uuid in daemon.gpus if daemon.lease_id is not None else ():
+            if uuid not in snapshot.cores and uuid in snapshot.readings:
+                by_gpu.setdefault(uuid, {})[group] = daemon
     loads = []
     for uuid, daemons_there in sorted(by_gpu.items()):
         reading, percents = snapshot.readings[uuid], snapshot.process_utilisation.get(uuid)
@@ -49,9 +50,11 @@ def of_cgpus(
             pid: daemons_there.keys() & groups_of(pid)
             for pid in {process.pid for process in reading.processes} | (percents or {}).keys()
         }
-        all_known = all(owners.values())
-        # The driver may count kernels without telling, or for another process, such as the server of MPS.
-        zero_is_sure = all_known and (bool(percents) or not reading.utilisation)
+        # On a GPU that computes for nobody, the driver could not list the processes.
+        all_known = all(owners.values()) and (bool(owners) or not reading.utilisation)
+        # The driver may count kernels without telling, or for another process, such as the server of MPS; and it may
+        # not tell what the GPU does.
+        zero_is_sure = all_known and (bool(percents) or reading.utilisation == 0)
         for group, daemon in daemons_there.items():
             own = [process for process in reading.processes if group in owners[process.pid]]
             if not own and not all_known:
@@ -63,7 +66,7 @@ def of_cgpus(
                     min(percent, 100.0) if percent or not own or zero_is_sure else None,
                     _sum(process.used_mb for process in own),
                     daemon.lease_id,
-                    daemon.position,
+                    daemon.position_of(uuid),
                 )
             )
     return loads

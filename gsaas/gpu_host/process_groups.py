@@ -14,8 +14,9 @@ def groups_of(pid: int) -> frozenset[int]:
     Empty if there is no such process, or this process cannot see its group.
     """
     try:
-        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
-        groups = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8")
+        # Names of mounts and groups may be any bytes.
+        mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+        groups = Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8", errors="surrogateescape")
         folder, level = control_group.locate(mounts, groups)
         numbers = [folder.stat().st_ino]
         for _, parent in zip(range(level - 1), folder.parents, strict=False):

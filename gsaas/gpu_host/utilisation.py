@@ -25,7 +25,8 @@ def mean(samples: Sequence[Sample], window: float) -> float | None:
         if seconds > 0:
             total += percent * seconds
             covered += seconds
-    return total / covered if covered else samples[-1][1]
+    # Of samples that are all 100, rounding may make more.
+    return min(total / covered, 100.0) if covered else samples[-1][1]
 
 
 def within(samples: Sequence[Sample], window: float) -> list[Sample]:

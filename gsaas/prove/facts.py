@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import json
+import socket
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -13,7 +13,10 @@ from typing import Any
 
 from oslo_config import cfg
 
-from gsaas.gpu_host.daemons import devices, ports
+from gsaas.gpu_host.daemons import devices, memory_limit, ports
+from gsaas.gpu_host.sources import cpu
+from gsaas.netlink.addresses import interface_of
+from gsaas.objects.gpu_report import MAX_GPUS, UNKNOWN_MODEL
 from gsaas.prove.verdicts import Gpu
 from gsaas.remoting.daemon import DaemonSettings
 
@@ -32,8 +35,8 @@ class Facts:
     gpus: Sequence[Gpu]
     unreadable: dict[str, str] = field(default_factory=dict)
     """What NVML does not answer about, such as the GPU of an index -> its error."""
-    mps: dict[str, bool | None] = field(default_factory=dict)
-    """Folder of an MPS control daemon -> whether that answers; None: it is not there."""
+    mps: dict[str, bool | str | None] = field(default_factory=dict)
+    """Folder of an MPS control daemon -> whether that answers, as `mps_daemons` returns it."""
     missing_nodes: Sequence[str] = ()
     taken_ports: dict[int, str] = field(default_factory=dict)
     local_ports: tuple[int, int] | None = None
@@ -43,9 +46,22 @@ class Facts:
 
 
 def read(conf: cfg.ConfigOpts, settings: DaemonSettings, address: str) -> Facts:
-    """Read everything of this host, whose address on the GPU network is *address*."""
-    driver, gpus, unreadable = nvml()
+    """Read everything of this host, whose address on the GPU network is *address*.
+
+    Raises `gsaas.gpu_host.sources.base.SourceUnavailable` if it has less than its CPU devices need.
+    """
     interface = interface_of(address)
+    if conf.monitor.source == "cpu":
+        return Facts(
+            None,
+            cpu_devices(conf),
+            taken_ports=taken_ports(settings),
+            local_ports=local_ports(),
+            interface=interface,
+            mtu=mtu_of(interface),
+            speed_mbit=speed_of(interface),
+        )
+    driver, gpus, unreadable = nvml(conf.monitor.unified_memory_mb)
     return Facts(
         driver,
         gpus,
@@ -60,9 +76,20 @@ def read(conf: cfg.ConfigOpts, settings: DaemonSettings, address: str) -> Facts:
     )
 
 
-def nvml() -> tuple[str | None, list[Gpu], dict[str, str]]:
-    """Return the driver's version, the GPUs as NVML reports them, and what it fails to report, with its error."""
+def cpu_devices(conf: cfg.ConfigOpts) -> list[Gpu]:
+    """Return the CPU devices of this host; raises `gsaas.gpu_host.sources.base.SourceUnavailable`."""
+    found = cpu.load(conf, socket.gethostname(), range(conf.monitor.cpu_devices)).snapshot().gpus
+    return [Gpu(device.uuid, device.model, device.memory_mb) for device in found]
+
+
+def nvml(unified_memory_mb: int | None) -> tuple[str | None, list[Gpu], dict[str, str]]:
+    """Return the driver's version, the GPUs as NVML reports them, and what it fails to report, with its error.
+
+    A GPU whose memory the driver cannot tell has *unified_memory_mb* MiB.
+    """
     import pynvml
+
+    from gsaas.gpu_host.sources.nvml_answers import Unusable, text
 
     try:
         pynvml.nvmlInit()
@@ -72,13 +99,14 @@ def nvml() -> tuple[str | None, list[Gpu], dict[str, str]]:
     found: list[Gpu] = []
     unreadable: dict[str, str] = {}
     try:
-        version = str(pynvml.nvmlSystemGetDriverVersion())
-        for index in range(pynvml.nvmlDeviceGetCount()):
+        version = text(pynvml.nvmlSystemGetDriverVersion) or "unknown"
+        for index in range(min(pynvml.nvmlDeviceGetCount(), MAX_GPUS)):
             try:
-                found.append(_gpu(pynvml, pynvml.nvmlDeviceGetHandleByIndex(index)))
-            except pynvml.NVMLError as error:  # one that has fallen off the bus
+                handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+                found.append(_gpu(pynvml, handle, unified_memory_mb))
+            except (pynvml.NVMLError, Unusable) as error:  # one that has fallen off the bus
                 unreadable[f"GPU of index {index}"] = str(error)
-    except pynvml.NVMLError as error:
+    except (pynvml.NVMLError, Unusable) as error:
         unreadable["GPUs"] = str(error)
     finally:
         with suppress(pynvml.NVMLError):
@@ -86,7 +114,9 @@ def nvml() -> tuple[str | None, list[Gpu], dict[str, str]]:
     return version, found, unreadable
 
 
-def _gpu(nvml: Any, handle: Any) -> Gpu:
+def _gpu(nvml: Any, handle: Any, unified_memory_mb: int | None) -> Gpu:
+    from gsaas.gpu_host.sources.nvml_answers import memory_of, text, uuid_of
+
     def ask(function: Callable[..., Any], *arguments: Any) -> Any:
         try:
             return function(handle, *arguments)
@@ -100,9 +130,9 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
         nvml.NVML_VOLATILE_ECC,
     )
     return Gpu(
-        nvml.nvmlDeviceGetUUID(handle),
-        nvml.nvmlDeviceGetName(handle),
-        nvml.nvmlDeviceGetMemoryInfo(handle).total // _MIB,
+        uuid_of(handle),
+        text(nvml.nvmlDeviceGetName, handle) or UNKNOWN_MODEL,
+        memory_of(handle, unified_memory_mb).total // _MIB,
         None if persistence is None else bool(persistence),
         _COMPUTE_MODES.get(ask(nvml.nvmlDeviceGetComputeMode)),
         errors,
@@ -110,8 +140,11 @@ def _gpu(nvml: Any, handle: Any) -> Gpu:
     )
 
 
-def mps_daemons(conf: cfg.ConfigOpts, uuids: Sequence[str]) -> dict[str, bool | None]:
-    """Return the folder of each MPS control daemon that the configuration names, and whether that answers."""
+def mps_daemons(conf: cfg.ConfigOpts, uuids: Sequence[str]) -> dict[str, bool | str | None]:
+    """Return the folder of each MPS control daemon that the configuration names, and whether that answers.
+
+    A text says why the folder is not trusted, so that daemons with a limit are not started; None: no daemon is there.
+    """
     if conf.daemons.memory_limit != "mps":
         return {}
     template: str = conf.daemons.mps_pipe_directory
@@ -119,10 +152,12 @@ def mps_daemons(conf: cfg.ConfigOpts, uuids: Sequence[str]) -> dict[str, bool | 
     return {folder: _answers(folder) for folder in sorted(folders)}
 
 
-def _answers(folder: str) -> bool | None:
-    """Return whether the MPS control daemon of a folder answers; None: it is not there."""
+def _answers(folder: str) -> bool | str | None:
+    """Return whether the MPS control daemon of a folder answers, as `mps_daemons` does."""
     if not Path(folder, "control").exists():
         return None
+    if why := memory_limit.distrust(Path(folder)):
+        return why
     try:
         done = subprocess.run(
             ["nvidia-cuda-mps-control"],
@@ -161,21 +196,6 @@ def local_ports() -> tuple[int, int] | None:
     except (OSError, ValueError):
         return None
     return first, last
-
-
-def interface_of(address: str) -> str | None:
-    """Return the interface that has this IPv4 address."""
-    try:
-        done = subprocess.run(
-            ["ip", "-j", "-4", "address"], capture_output=True, text=True, check=True
-        )
-        links = json.loads(done.stdout)
-    except (OSError, subprocess.CalledProcessError, ValueError):
-        return None
-    for link in links:
-        if any(each.get("local") == address for each in link.get("addr_info", ())):
-            return str(link["ifname"])
-    return None
 
 
 def mtu_of(interface: str | None) -> int | None:

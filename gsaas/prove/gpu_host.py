@@ -2,37 +2,32 @@
 """The proof of a GPU host: measures, and has `verdicts` judge.
 
 1. What the host tells about itself.
-2. On each GPU: the CUDA program natively, then in the place of a tenant's daemon, with its walls; over its memory limit
-   while a neighbour computes; what it sees of its host.
-3. The middleware's daemon as a tenant gets it: until it answers, and the program through it, if its client is here.
+2. On each CPU device: its limits. On each GPU: the CUDA program natively, then in the place of a tenant's daemon, with
+   its walls; over its memory limit while a neighbour computes; what it sees of its host.
+3. The middleware's daemon as a tenant of a GPU gets it: until it answers, and the program through it, if its client is
+   here.
 4. The end: a daemon is killed while a program computes through it, and the GPU's memory has to be free again.
 """
 
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TypeVar
 
 from gsaas.objects.address import Address
 from gsaas.objects.daemon import Daemon
+from gsaas.objects.device_kinds import CPU, kind_of
+from gsaas.prove import jobs, limits, program, verdicts
 from gsaas.prove import place as places
-from gsaas.prove import program, verdicts
-from gsaas.prove.facts import Facts
-from gsaas.prove.place import Job, Place, Process, Unusable
+from gsaas.prove.jobs import Proof
+from gsaas.prove.place import Job, Process, Unusable
 from gsaas.prove.verdicts import Gpu, Line, Ran
-from gsaas.remoting.base import ClientDevice, RemotingDriver
+from gsaas.remoting.base import ClientDevice
 
-NEIGHBOUR_MIB = 64
-NEIGHBOUR_SECONDS = 8.0
-"""For how long the neighbour of a program that goes over its limit computes."""
 FREE_TIMEOUT = 30.0
 """Seconds within which memory has to be free again."""
 RELEASED_SECONDS = 60.0
@@ -49,40 +44,31 @@ SLACK_MB = 32
 """By how many MiB the memory in use may differ before and after: the driver has some for itself. A context has more."""
 
 
-AnyJob = TypeVar("AnyJob", bound=Job)
-
-
-@dataclass(frozen=True)
-class Proof:
-    """What is to be proved, and how."""
-
-    facts: Facts
-    place: Place
-    middleware: RemotingDriver
-    memory_limit: str
-    """`[daemons]memory_limit`."""
-    share_mb: int
-    """MiB of the cGPU whose limit is tried."""
-    start_timeout: float
-    """Seconds until a daemon has to answer."""
-    native: Mapping[str, str]
-    """The environment in which this host's own CUDA library is found."""
-    libraries: Path | None
-    """The folder of the middleware's client library on this host; None: it has none."""
-
-
 def lines(proof: Proof) -> Generator[Line, None, None]:
     """Yield a line for each check, as soon as it is done."""
     yield from host(proof)
     several = len(proof.facts.gpus) > 1
     for number, gpu in enumerate(proof.facts.gpus):
-        for line in one_gpu(proof, gpu):
-            yield _numbered(line, number) if several else line
+        one = limits.on_a_cpu_device if kind_of(gpu.uuid) == CPU else one_gpu
+        for line in one(proof, gpu):
+            yield verdicts.numbered(line, number) if several else line
 
 
 def host(proof: Proof) -> Iterator[Line]:
     """Yield the lines about what the host reports."""
-    facts, settings = proof.facts, proof.place.settings
+    facts = proof.facts
+    if any(kind_of(gpu.uuid) == CPU for gpu in facts.gpus):
+        yield from map(verdicts.cpu_device, facts.gpus)
+    else:
+        yield from _driver_and_gpus(proof)
+    yield verdicts.ports(facts.taken_ports)
+    lease = proof.place.settings.lease_ports
+    yield verdicts.ephemeral_ports((lease.first, lease.last), facts.local_ports)
+    yield from verdicts.network(facts.mtu, facts.speed_mbit, facts.interface)
+
+
+def _driver_and_gpus(proof: Proof) -> Iterator[Line]:
+    facts = proof.facts
     yield verdicts.driver(facts.driver)
     for what, error in facts.unreadable.items():
         yield verdicts.unreadable(what, error)
@@ -92,10 +78,6 @@ def host(proof: Proof) -> Iterator[Line]:
         yield from verdicts.gpu(gpu, uses_mps=proof.memory_limit == "mps")
     yield from verdicts.mps(facts.mps, limit=proof.memory_limit)
     yield verdicts.device_nodes(facts.missing_nodes)
-    yield verdicts.ports(facts.taken_ports)
-    lease = settings.lease_ports
-    yield verdicts.ephemeral_ports((lease.first, lease.last), facts.local_ports)
-    yield from verdicts.network(facts.mtu, facts.speed_mbit, facts.interface)
 
 
 def one_gpu(proof: Proof, gpu: Gpu) -> Iterator[Line]:
@@ -115,15 +97,15 @@ def one_gpu(proof: Proof, gpu: Gpu) -> Iterator[Line]:
 
 def _in_place_of_a_daemon(proof: Proof, gpu: Gpu, native: Ran) -> Iterator[Line]:
     place = proof.place
-    whole = place.daemon(gpu.uuid, _free_port(), None)
-    ran = _run(place, whole, "compute")
+    whole = place.daemon(gpu.uuid, jobs.free_port(), None)
+    ran = jobs.run(place, whole, "compute")
     yield from verdicts.computed("in a daemon's place", ran, native, on=gpu.uuid)
-    seen = _run(place, whole, "look")
+    seen = jobs.run(place, whole, "look")
     yield from verdicts.confined(seen, gpu.uuid, own_devices=place.settings.own_devices)
-    yield from over_the_limit(proof, gpu)
-    before = _memory_mb(proof, gpu)
+    yield from limits.on_a_gpu(proof, gpu)
+    before = jobs.memory_mb(proof, gpu)
     try:
-        with _computing(place, whole, NEIGHBOUR_SECONDS):
+        with jobs.computing(place, whole, jobs.NEIGHBOUR_SECONDS):
             pass
     except Unusable as error:
         yield verdicts.fail("end of a program", "not tried", str(error))
@@ -131,29 +113,11 @@ def _in_place_of_a_daemon(proof: Proof, gpu: Gpu, native: Ran) -> Iterator[Line]
     yield _freed("end of a program", proof, gpu, before)
 
 
-def over_the_limit(proof: Proof, gpu: Gpu) -> Iterator[Line]:
-    """Yield the lines about a program that goes over its memory limit, and about its neighbour."""
-    place, share = proof.place, proof.share_mb
-    limited = place.daemon(gpu.uuid, _free_port(), share)
-    # The neighbour is a tenant of the same GPU, with a share of the same size.
-    beside = place.daemon(gpu.uuid, _free_port(), share)
-    free: int | None = None
-    try:
-        with _computing(place, beside, NEIGHBOUR_SECONDS) as neighbour:
-            free = _memory_mb(proof, gpu, "free_mb")
-            over = _run(place, limited, "exceed", str(share))
-            result = neighbour.result(NEIGHBOUR_SECONDS + places.TIMEOUT)
-    except Unusable as error:
-        over = result = Ran(None, str(error))
-    enforced = proof.memory_limit != "none"
-    yield from verdicts.limited(share, over, result, enforced=enforced, free_mb=free)
-
-
 def through_the_middleware(proof: Proof, gpu: Gpu, native: Ran) -> Iterator[Line]:
     """Yield the lines about the middleware's daemon, and about programs that use it."""
     name = f"daemon of {proof.middleware.name}"
-    daemon = proof.place.daemon(gpu.uuid, _free_port(), proof.share_mb)
-    before = _memory_mb(proof, gpu)  # without the daemon, which has some itself
+    daemon = proof.place.daemon(gpu.uuid, jobs.free_port(), proof.share_mb)
+    before = jobs.memory_mb(proof, gpu)  # without the daemon, which has some itself
     began = time.monotonic()
     try:
         job = proof.place.start(daemon, None)
@@ -204,17 +168,17 @@ def _released(proof: Proof, gpu: Gpu, daemon: Daemon, job: Job) -> Iterator[Line
     Yield the lines about what becomes of the two. The other one shares the MPS server, if there is one: NVIDIA's
     documentation does not promise that it survives a client that is killed.
     """
-    beside = proof.place.daemon(gpu.uuid, _free_port(), proof.share_mb)
+    beside = proof.place.daemon(gpu.uuid, jobs.free_port(), proof.share_mb)
     try:
         with (
-            _computing(proof.place, beside, NEIGHBOUR_SECONDS) as neighbour,
+            jobs.computing(proof.place, beside, jobs.NEIGHBOUR_SECONDS) as neighbour,
             _on_this_host(_client(proof, daemon), RELEASED_SECONDS) as client,
         ):
             killed_at = time.monotonic()
             job.kill()
             ended = client.ended_within(FREE_TIMEOUT)
             seconds = time.monotonic() - killed_at
-            other = neighbour.result(NEIGHBOUR_SECONDS + places.TIMEOUT)
+            other = neighbour.result(jobs.NEIGHBOUR_SECONDS + places.TIMEOUT)
     except Unusable as error:
         yield verdicts.fail(RELEASE, "not tried", str(error))
         return
@@ -228,7 +192,7 @@ def _released(proof: Proof, gpu: Gpu, daemon: Daemon, job: Job) -> Iterator[Line
 
 def _pointers(proof: Proof, gpu: Gpu, first: Daemon) -> Line:
     other = next((each for each in proof.facts.gpus if each != gpu), gpu)
-    second = proof.place.daemon(other.uuid, _free_port(), proof.share_mb)
+    second = proof.place.daemon(other.uuid, jobs.free_port(), proof.share_mb)
     try:
         job = proof.place.start(second, None)
     except Unusable as error:
@@ -258,8 +222,8 @@ def _client(proof: Proof, daemon: Daemon) -> dict[str, str]:
 @contextmanager
 def _on_this_host(environment: Mapping[str, str], seconds: float) -> Iterator[Process]:
     """Have a program of this host itself, without a daemon, compute as `_computing` does; raises `Unusable`."""
-    command = [sys.executable, program.__file__, "occupy", str(NEIGHBOUR_MIB), str(seconds)]
-    with _once_computing(places.begin(command, environment)) as job:
+    command = [sys.executable, program.__file__, "occupy", str(jobs.NEIGHBOUR_MIB), str(seconds)]
+    with jobs.once_computing(places.begin(command, environment)) as job:
         yield job
 
 
@@ -298,64 +262,14 @@ def _toggled(tool: str, pid: int) -> str | None:
     return done.stderr.strip() or "it fails" if done.returncode else None
 
 
-def _run(place: Place, daemon: Daemon, *words: str) -> Ran:
-    try:
-        job = place.start(daemon, words)
-    except Unusable as error:
-        return Ran(None, str(error))
-    try:
-        return job.result()
-    finally:
-        job.kill()
-
-
-@contextmanager
-def _computing(place: Place, daemon: Daemon, seconds: float) -> Iterator[Job]:
-    """Have a program compute for *seconds* or until the end of the block, which begins when it does.
-
-    Raises `Unusable`.
-    """
-    with _once_computing(place.start(daemon, ["occupy", str(NEIGHBOUR_MIB), str(seconds)])) as job:
-        yield job
-
-
-@contextmanager
-def _once_computing(job: AnyJob) -> Iterator[AnyJob]:
-    """Wait until a job computes, and end it after the block; raises `Unusable`."""
-    try:
-        if not job.await_output("computing"):
-            raise Unusable(f"a program does not compute: {job.output()[-300:].strip()}")
-        yield job
-    finally:
-        job.kill()
-
-
-def _memory_mb(proof: Proof, gpu: Gpu, which: str = "used_mb") -> int | None:
-    """Return the MiB of a GPU that are in use, or "free_mb" those that are free; None if that is not known."""
-    environment = {**proof.native, "CUDA_VISIBLE_DEVICES": gpu.uuid}
-    found = (places.run(["used"], environment).result or {}).get(which)
-    return found if isinstance(found, int) else None
-
-
 def _freed(name: str, proof: Proof, gpu: Gpu, before: int | None) -> Line:
     """Wait until about as much memory is in use as *before*; return the line about that."""
     began = time.monotonic()
     while True:
-        after = _memory_mb(proof, gpu)
+        after = jobs.memory_mb(proof, gpu)
         seconds = time.monotonic() - began
         if before is None or after is None or after <= before + SLACK_MB:
             return verdicts.freed(name, before, after, seconds)
         if seconds > FREE_TIMEOUT:
             return verdicts.freed(name, before, after, None)
         time.sleep(places.POLL)
-
-
-def _free_port() -> int:
-    """Return a port outside of those of daemons: the fence of a running monitor guards these."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
-
-
-def _numbered(line: Line, number: int) -> Line:
-    return Line(f"GPU {number}: {line.name}", line.verdict, line.figure, line.mend, line.values)

@@ -62,7 +62,7 @@ def lines(
 
     yield from verdicts.computed(f"from {host}", ran("compute"), native_of(native))
     over = ran("exceed", str(share_mb))
-    yield verdicts.limited(share_mb, over, Ran({"rounds": 1}), enforced=True)[0]
+    yield verdicts.limited(share_mb, over, Ran({"rounds": 1}), way="of the lease")[0]
 
 
 def native_of(document: Mapping[str, object] | None) -> Ran | None:

@@ -11,6 +11,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,13 +20,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, ClassVar
 
 from oslo_config import cfg
 
 from gsaas.cloudinit.environment import SEARCH_PATH
-from gsaas.gpu_host.daemons import health, unit
+from gsaas.gpu_host.daemons import health, memory_limit, unit
 from gsaas.gpu_host.daemons.health import HealthCheckFailed
+from gsaas.gpu_host.daemons.process_runner import kept_to_its_share
+from gsaas.gpu_host.daemons.runner import CannotStart
 from gsaas.objects.daemon import Daemon
 from gsaas.prove import program
 from gsaas.prove.verdicts import Ran
@@ -88,6 +91,11 @@ class Job(abc.ABC):
 class Place(abc.ABC):
     """Starts jobs on this host, whose daemons *settings* describe."""
 
+    cpu_limit: ClassVar[str]
+    """What keeps one process of a daemon of a CPU device to its memory."""
+    groups: ClassVar[bool]
+    """Whether each job has a control group, whose memory is limited."""
+
     def __init__(self, settings: DaemonSettings, address: str) -> None:
         self.settings = settings
         self.address = address
@@ -98,7 +106,8 @@ class Place(abc.ABC):
 
     def daemon(self, gpu_uuid: str, port: int, memory_mb: int | None) -> Daemon:
         """Return a daemon for a lease that no other program knows."""
-        return Daemon(gpu_uuid, port, memory_mb, f"proof-{secrets.token_hex(4)}", 0)
+        lease = f"proof-{secrets.token_hex(4)}"
+        return Daemon(gpu_uuid, port, memory_mb, lease, ports=self.settings.ports)
 
     def check(self, daemon: Daemon, job: Job, timeout: float) -> tuple[float, str | None]:
         """Wait until a daemon is healthy; return the seconds that took, and its version. Raises `Unusable`."""
@@ -117,11 +126,8 @@ class Place(abc.ABC):
 
     def _command(self, daemon: Daemon, words: Sequence[str] | None, python: str) -> DaemonCommand:
         command = self.settings.command(daemon, HOST, self.address)
-        for file in command.required_files:
-            if not Path(file).exists():
-                raise Unusable(
-                    f"a limit of {daemon.memory_mb} MiB would have no effect: there is no {file}"
-                )
+        if (missing := memory_limit.missing(command)) is not None:
+            raise Unusable(f"a limit of {daemon.memory_mb} MiB would have no effect: {missing}")
         if words is None:
             return command
         return replace(command, argv=(python, "-c", source(), *words), folder="/")
@@ -130,13 +136,18 @@ class Place(abc.ABC):
 class Processes(Place):
     """Jobs as plain processes, with *more* environment: for a host with the tests' fake driver."""
 
+    cpu_limit = "RLIMIT_DATA"
+    groups = False
+
     def __init__(self, settings: DaemonSettings, address: str, more: Mapping[str, str]) -> None:
         super().__init__(settings, address)
         self._more = dict(more)
 
     def start(self, daemon: Daemon, words: Sequence[str] | None) -> Job:
         command = self._command(daemon, words, sys.executable)
-        return begin(command.argv, self._environment(command.environment), command.folder)
+        limits = kept_to_its_share(command)
+        argv = ["prlimit", *limits, *command.argv] if limits else command.argv
+        return begin(argv, self._environment(command.environment), command.folder)
 
     def _environment(self, of_the_daemon: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of a job; of both search paths of libraries, that of *more* comes first."""
@@ -160,6 +171,10 @@ class Process(Job):
 
     def lives(self) -> bool:
         return self._process.poll() is None
+
+    def ask_to_end(self) -> None:
+        """Send its first process SIGTERM."""
+        self._process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
         if self._file.closed:
@@ -203,6 +218,9 @@ def begin(argv: Sequence[str], environment: Mapping[str, str], folder: str = "/"
 class Units(Place):
     """Jobs as transient units of systemd, with the walls of daemons; needs root."""
 
+    cpu_limit = "LimitDATA"
+    groups = True
+
     def __init__(self, conf: cfg.ConfigOpts, settings: DaemonSettings, address: str) -> None:
         super().__init__(settings, address)
         # Imported here: a host with a fake driver need not have what talks to systemd.
@@ -211,22 +229,17 @@ class Units(Place):
 
         self.systemd = Systemd()
         self._confinement = supervision.confinement(conf, self.systemd.version())
-        self._more_nodes = conf.daemons.device_nodes
+        # No instance of MIG is proved, so that none has a parent.
+        self._devices = supervision.devices(conf, settings, socket.gethostname(), lambda _: None)
 
     def start(self, daemon: Daemon, words: Sequence[str] | None) -> Job:
-        from gsaas.gpu_host.daemons import devices
-
         command = self._command(daemon, words, PYTHON)
-        nodes = None
-        if self.settings.own_devices:
-            try:
-                nodes = devices.own(
-                    daemon.gpu_uuid, devices.read_devices(), False, self._more_nodes
-                )
-            except KeyError:
-                raise Unusable(f"NVIDIA's driver does not list {daemon.gpu_uuid}") from None
+        try:
+            devices = self._devices.of(daemon)
+        except CannotStart as error:
+            raise Unusable(f"it {error}") from None
         name = unit_name(daemon)
-        wanted = unit_properties(daemon, command, nodes, self._confinement)
+        wanted = unit_properties(daemon, command, devices, self._confinement)
         folder = unit.temporary_files(daemon, self._confinement)
         if not _wait(lambda: self._started(name, wanted, folder), GRACE):
             raise Unusable(
@@ -293,6 +306,8 @@ class _Unit(Job):
             "--no-pager",
             "--output=cat",
             f"_SYSTEMD_UNIT={self._name}",
+            "+",
+            f"UNIT={self._name}",  # what systemd says of it, if it could not even begin
         ]
         return subprocess.run(read, check=False, capture_output=True, text=True).stdout
 

@@ -10,6 +10,7 @@ but Python 3.9 and its standard library, as it is sent to the machines of tenant
     program.py pointers COUNT        allocate on every device, and tell the pointers
     program.py used                  MiB of the GPU that are in use, and that are free
     program.py look                  what it sees: devices of CUDA and NVML, nodes in /dev, limits
+    program.py fill MIB              take more than MIB of the host's memory; needs no CUDA
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import array
 import ctypes
 import hashlib
 import json
+import mmap
 import os
 import sys
 import time
@@ -358,9 +360,29 @@ def exceed(limit_mib: int) -> dict[str, Any]:
             out_of_memory = error.code == OUT_OF_MEMORY
     return {
         "allocated_mb": allocated,
+        "asked_mb": allocated + (0 if refusal is None else step),
         "refused": refusal,
         "out_of_memory": refusal is not None and out_of_memory,
     }
+
+
+def fill(limit_mib: int) -> dict[str, Any]:
+    """Take memory of the host in steps, up to twice *limit_mib*, and say so before each step.
+
+    It is memory that processes share, which counts for a control group, and not for RLIMIT_DATA.
+    """
+    step = max(1, limit_mib // 16)
+    allocated, kept = 0, []
+    while allocated < 2 * limit_mib:
+        asked = allocated + step
+        print(json.dumps({"allocated_mb": allocated, "asked_mb": asked}), flush=True)  # noqa: T201
+        try:
+            kept.append(mmap.mmap(-1, step * MIB))
+        except OSError as error:
+            return {"allocated_mb": allocated, "asked_mb": asked, "refused": str(error)}
+        kept[-1].write(b"\1" * (step * MIB))
+        allocated = asked
+    return {"allocated_mb": allocated, "asked_mb": allocated, "refused": None}
 
 
 def occupy(mib: int, seconds: float) -> dict[str, Any]:
@@ -448,7 +470,7 @@ def _nvml() -> list[str]:
         if nvml.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(handle)):
             continue
         if not nvml.nvmlDeviceGetUUID(handle, text, 96):
-            found.append(text.value.decode())
+            found.append(text.value.decode(errors="replace"))
     return found
 
 
@@ -467,6 +489,7 @@ COMMANDS: dict[str, Callable[[list[str]], dict[str, Any]]] = {
     "occupy": lambda words: occupy(int(words[0]), float(words[1])),
     "pointers": lambda words: pointers(int(words[0])),
     "look": lambda _words: look(),
+    "fill": lambda words: fill(int(words[0])),
 }
 
 

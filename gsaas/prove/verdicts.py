@@ -138,6 +138,11 @@ def gpu(found: Gpu, *, uses_mps: bool) -> list[Line]:
     return lines
 
 
+def cpu_device(found: Gpu) -> Line:
+    """Return the line about a part of the host's processors and memory."""
+    return ok(found.uuid, f"{found.model}, {found.memory_mb} MiB", memory_mb=found.memory_mb)
+
+
 def _compute_mode(found: Gpu, uses_mps: bool) -> Line:
     name = f"{found.uuid} compute mode"
     if found.compute_mode is None:
@@ -149,8 +154,10 @@ def _compute_mode(found: Gpu, uses_mps: bool) -> Line:
     return fail(name, found.compute_mode, mend + why)
 
 
-def mps(pipes: Mapping[str, bool | None], *, limit: str) -> list[Line]:
+def mps(pipes: Mapping[str, bool | str | None], *, limit: str) -> list[Line]:
     """Judge whether the MPS control daemons listen: folder -> whether one answers, None: there is no socket.
+
+    A text says why the folder is not trusted, and what to do.
 
     *limit* is `[daemons]memory_limit`.
     """
@@ -161,9 +168,13 @@ def mps(pipes: Mapping[str, bool | None], *, limit: str) -> list[Line]:
         name = f"MPS at {folder}"
         if answers is None:
             mend = (
-                f"start nvidia-cuda-mps-control -d as root, with CUDA_MPS_PIPE_DIRECTORY={folder}"
+                f"install -d -m 0755 {folder}; then start nvidia-cuda-mps-control -d as root, with "
+                f"CUDA_MPS_PIPE_DIRECTORY={folder}"
             )
             lines.append(fail(name, "no control daemon", mend))
+        elif isinstance(answers, str):
+            why, _, mend = answers.partition(": ")
+            lines.append(fail(name, why, mend))
         elif not answers:
             lines.append(fail(name, "does not answer", "restart the control daemon: it has ended"))
         else:
@@ -325,27 +336,28 @@ def _float(value: object) -> float | None:
 
 
 def limited(
-    limit_mb: int, ran: Ran, neighbour: Ran, *, enforced: bool, free_mb: int | None = None
+    limit_mb: int, ran: Ran, neighbour: Ran, *, way: str, free_mb: int | None = None
 ) -> list[Line]:
     """Judge a program that went over its memory limit while a neighbour on the same GPU computed.
 
-    *enforced* is whether the configuration sets a limit; *free_mb* are the MiB of the GPU that were free before, None:
-    enough.
+    *way* is `[daemons]memory_limit`; *free_mb* are the MiB of the GPU that were free before, None: enough.
     """
     name = "memory limit"
     lines = []
     result = ran.result or {}
     allocated = result.get("allocated_mb")
-    if not enforced:
+    values = _reach(way, limit_mb, result, result.get("out_of_memory"))
+    if way == "none":
         lines.append(skip(name, "[daemons]memory_limit is none: tenants are trusted"))
     elif ran.problem is not None or not isinstance(allocated, int):
         lines.append(fail(name, "not measured", f"the program says: {ran.problem}"))
     elif result.get("refused") is None or allocated > (1 + LIMIT_MARGIN) * limit_mb:
         # One that was refused far beyond its limit has met the end of the GPU, not the limit.
         mend = "it had no effect: check the MPS control daemon, or the library, and [daemons]memory_limit"
-        lines.append(fail(name, f"{allocated} MiB with a limit of {limit_mb}", mend))
+        lines.append(fail(name, f"{allocated} MiB with a limit of {limit_mb}", mend, **values))
     elif not result.get("out_of_memory"):
-        lines.append(fail(name, f"refused with {result['refused']}", "expected is out of memory"))
+        figure = f"refused with {result['refused']}"
+        lines.append(fail(name, figure, "expected is out of memory", **values))
     elif free_mb is not None and free_mb < 2 * limit_mb:
         why = (
             f"the GPU has {free_mb} MiB free, less than twice the limit of {limit_mb}; see --share"
@@ -353,16 +365,66 @@ def limited(
         lines.append(skip(name, why))
     elif allocated > limit_mb:
         mend = "the limit is not exact: leave a reserve on each GPU"
-        lines.append(warn(name, f"refused after {allocated} of {limit_mb} MiB", mend))
+        lines.append(warn(name, f"refused after {allocated} of {limit_mb} MiB", mend, **values))
     elif allocated < (1 - LIMIT_MARGIN) * limit_mb:
         mend = "contexts take much of it: tell tenants, or give larger shares"
-        lines.append(warn(name, f"refused after {allocated} of {limit_mb} MiB", mend))
+        lines.append(warn(name, f"refused after {allocated} of {limit_mb} MiB", mend, **values))
     else:
-        lines.append(
-            ok(name, f"refused after {allocated} of {limit_mb} MiB", allocated_mb=allocated)
-        )
+        lines.append(ok(name, f"refused after {allocated} of {limit_mb} MiB", **values))
     lines.append(undisturbed("neighbour under pressure", neighbour))
     return lines
+
+
+def limited_by_process(way: str, share_mb: int, allowed_mb: int, ran: Ran) -> Line:
+    """Judge a program that went over its share of a CPU device, through a daemon that *way* keeps to *allowed_mb*.
+
+    These are its share and what the daemon needs itself.
+    """
+    result = ran.result or {}
+    values = _reach(way, share_mb, result, result.get("computes"))
+    mend = "nothing keeps a daemon to its share: see [monitor]source and the limits of its unit"
+    return _kept(way, share_mb, allowed_mb, ran, values, mend)
+
+
+def limited_by_group(way: str, share_mb: int, allowed_mb: int, ran: Ran) -> Line:
+    """Judge code in a daemon's place that took memory as several processes would, whom *way* keeps to *allowed_mb*."""
+    values = _reach(way, share_mb, ran.result or {}, False)
+    mend = (
+        "a tenant whose code runs in a daemon gets memory of the host without a bound: boot with control groups that "
+        "limit memory"
+    )
+    return _kept(way, share_mb, allowed_mb, ran, values, mend)
+
+
+def _reach(
+    way: str, share_mb: int, result: Mapping[str, object], clean: object
+) -> dict[str, object]:
+    """Return the measured values of a limit; *clean*: the program can go on after it was refused."""
+    got = result.get("allocated_mb")
+    sees = "out of memory" if clean else "the end of its connection"
+    return {
+        "way": way,
+        "share_mb": share_mb,
+        "asked_mb": result.get("asked_mb"),
+        "got_mb": got,
+        "beyond_mb": got - share_mb if isinstance(got, int) else None,
+        "sees": sees if result.get("refused", "its process was ended") else "no limit",
+    }
+
+
+def _kept(
+    way: str, share_mb: int, allowed_mb: int, ran: Ran, values: dict[str, object], mend: str
+) -> Line:
+    name = f"memory limit: {way}"
+    got = values["got_mb"]
+    if ran.problem is not None or not isinstance(got, int):
+        return fail(name, "not measured", f"the program says: {ran.problem}")
+    figure = f"asked {values['asked_mb']}, got {got} of {share_mb} MiB ({got - share_mb:+}), sees {values['sees']}"
+    if got > allowed_mb or values["sees"] == "no limit":
+        return fail(name, figure, mend, **values)
+    if got < (1 - LIMIT_MARGIN) * share_mb:
+        return warn(name, figure, "the daemon needs much of it: give larger shares", **values)
+    return ok(name, figure, **values)
 
 
 def undisturbed(name: str, neighbour: Ran) -> Line:
@@ -370,13 +432,13 @@ def undisturbed(name: str, neighbour: Ran) -> Line:
     result = neighbour.result or {}
     wrong = result.get("failed")
     if neighbour.problem is not None or not result.get("rounds"):
-        return fail(name, "stopped", f"tenants on one GPU disturb each other: {neighbour.problem}")
+        why = neighbour.problem or "its program was ended"
+        return fail(name, "stopped", f"tenants on one GPU disturb each other: {why}")
     if isinstance(wrong, Sequence) and wrong:
         return fail(name, "computed something wrong", "do not share this GPU")
     longest = _float(result.get("longest_s")) or 0.0
-    return ok(
-        name, f"{result['rounds']} rounds, the longest {longest * 1e3:.3g} ms", longest_s=longest
-    )
+    figure = f"{result['rounds']} rounds, the longest {longest * 1e3:.3g} ms"
+    return ok(name, figure, rounds=result["rounds"], longest_s=longest)
 
 
 def confined(seen: Ran, own: str, *, own_devices: bool) -> list[Line]:
@@ -462,6 +524,11 @@ def suspended(driver_version: str | None, tool: bool, outcome: str | None) -> Li
     if outcome is None:
         return ok(name, "the program went on, and computed correctly")
     return warn(name, "failed", f"cuda-checkpoint: {outcome}")
+
+
+def numbered(line: Line, number: int) -> Line:
+    """Return the line about the GPU with this number of several."""
+    return Line(f"GPU {number}: {line.name}", line.verdict, line.figure, line.mend, line.values)
 
 
 def failed(lines: Collection[Line]) -> bool:

@@ -10,17 +10,21 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
 from typing import ClassVar, cast
 
 from oslo_config import cfg
 from stevedore import driver as stevedore_driver
 from stevedore.exception import NoMatches
 from stevedore.extension import ExtensionManager
+from stevedore.named import NamedExtensionManager
 
 from gsaas.cloudinit.environment import SEARCH_PATH, validate
 from gsaas.exceptions import RemotingLimit
 from gsaas.objects.address import Address
+from gsaas.objects.device_kinds import CUDA
 from gsaas.objects.ports import PortRange
+from gsaas.objects.request import SPREAD, Request
 from gsaas.remoting.daemon import DaemonSettings, DaemonTemplate
 
 NAMESPACE = "gsaas.remoting"
@@ -40,6 +44,8 @@ class ClientDevice:
     """NVML's; None unless the consumer uses the GPU without a middleware."""
     middleware: str | None = None
     """The version of the middleware that its daemons told; None if it is not known."""
+    number: int = 0
+    """Its number among the devices of its daemon, which have one address or several that lead to it."""
 
 
 class RemotingDriver(abc.ABC):
@@ -47,10 +53,15 @@ class RemotingDriver(abc.ABC):
 
     name: ClassVar[str]
     """The name of its entry point."""
+    kinds: ClassVar[tuple[str, ...]] = (CUDA,)
+    """The kinds of devices (`gsaas.objects.device_kinds`) that its daemons compute on."""
     default_port: ClassVar[int]
-    """TCP port of the daemon of GPU 0 of a host; GPU n has this port + n."""
+    """TCP port of the daemon of GPU 0 of a host; those of the other GPUs follow."""
     max_devices: ClassVar[int | None] = None
     """Upper bound of the cGPUs that one program can see; None: the middleware has none."""
+    one_daemon: bool = False
+    """One daemon serves all cGPUs of a lease, as `{gpu_uuids}`, because programs cannot use several daemons or confuse
+    their devices. So they are on one GPU host, each on a GPU of its own. Only where each lease has its own daemons."""
     limit_reason: ClassVar[str] = ""
     """Why there is a `max_devices`, as the end of a sentence."""
     library_path: ClassVar[str] = ""
@@ -67,6 +78,8 @@ class RemotingDriver(abc.ABC):
         if taken:
             raise ValueError(f"[remoting]extra_environment may not set {', '.join(taken)}")
         libraries = conf.remoting.library_path
+        if self.name == conf.remoting.cpu_driver and self.name != conf.remoting.driver:
+            libraries = conf.remoting.cpu_library_path
         if libraries is None:
             libraries = self.library_path
         self._settings = {**({SEARCH_PATH: libraries} if libraries else {}), **extra}
@@ -79,14 +92,37 @@ class RemotingDriver(abc.ABC):
 
     @property
     def daemon_ports(self) -> dict[str, PortRange]:
-        """This driver's name -> the ports for daemons that serve one cGPU each; empty if there are no such daemons."""
+        """This driver's name -> the ports for daemons that serve one lease each; empty if there are no such daemons."""
         if self.daemon_settings is None or not self.daemon_settings.per_lease:
             return {}
         return {self.name: self.daemon_settings.lease_ports}
 
-    def check(self, count: int) -> None:
-        """Raise `RemotingLimit` if no lease of *count* cGPUs may be made through this middleware."""
-        self._check_visible(count)
+    @property
+    def gpu_ports(self) -> Sequence[int]:
+        """The ports of the daemons of a host's GPUs, by the numbers of the GPUs."""
+        return range(self.default_port, 65537 - self._ports, self._ports)
+
+    @property
+    def _ports(self) -> int:
+        return self.daemon_template.ports if self.daemon_template else 1
+
+    def adapt(self, request: Request) -> Request:
+        """Return *request* as it has to be placed to be served through this middleware.
+
+        Raises `RemotingLimit` if it cannot be.
+        """
+        self._check_visible(request.count)
+        request = request.with_(ports_per_daemon=self._ports)
+        if request.count == 1 or not (self.one_daemon and self.daemon_ports):
+            return request
+        if request.hosts == SPREAD:
+            raise RemotingLimit(
+                driver=self.name,
+                limit=1,
+                count=request.count,
+                why="on different hosts they would need several daemons, and one serves all cGPUs of a lease",
+            )
+        return request.with_(one_daemon=True)
 
     def _check_visible(self, count: int) -> None:
         """Raise `RemotingLimit` if a program cannot see *count* cGPUs through this middleware."""
@@ -129,3 +165,18 @@ def load(name: str, conf: cfg.ConfigOpts) -> RemotingDriver:
         raise ValueError(f"there is no remoting driver {name!r}; those here are {known}") from exc
     # invoke_on_load: what the manager calls its driver is the instance, and not the class that its type names.
     return cast("RemotingDriver", found.driver)
+
+
+def most_ports() -> int:
+    """Return how many ports a daemon has at most, of whichever driver is installed.
+
+    Those of GSaaS itself are not imported for that: their daemons have one.
+    """
+    others = [
+        point.name
+        for point in metadata.entry_points(group=NAMESPACE)
+        if not point.module.startswith("gsaas.")
+    ]
+    found: NamedExtensionManager[RemotingDriver] = NamedExtensionManager(NAMESPACE, others)
+    templates = [getattr(each.plugin, "daemon_template", None) for each in found]
+    return max((template.ports for template in templates if template is not None), default=1)

@@ -17,19 +17,20 @@ from dataclasses import dataclass, field, replace
 from oslo_config import cfg
 
 from gsaas.objects.daemon import Daemon
+from gsaas.objects.device_kinds import CPU, kind_of
 from gsaas.objects.ports import PortRange
 
 PER_GPU, PER_LEASE, OPERATOR = "per-gpu", "per-lease", "operator"
 """Values of `[daemons]life`."""
 OWN_USER, SHARED_USER = "own-user", "shared-user"
 """Values of `[daemons]isolation`."""
-TCP, HTTP2, SIMULATED = "tcp", "http2", "simulated"
+TCP, HTTP2, LISTENS, SIMULATED = "tcp", "http2", "listens", "simulated"
 """Values of `[daemons]health`."""
 
 _MPS = {
     "CUDA_MPS_PIPE_DIRECTORY": "{mps_pipe_directory}",
-    # Device 0 of those that the daemon sees; it sees exactly one.
-    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0={memory_mb}M",
+    # By the numbers of the devices that the daemon sees.
+    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "{memory_mb_by_device}",
 }
 _LIBRARY = {
     "CUDA_DEVICE_MEMORY_LIMIT": "{memory_mb}m",
@@ -53,6 +54,11 @@ class DaemonTemplate:
     """Whether a daemon serves a GPU or a cGPU, and who starts it, unless `[daemons]life` says otherwise."""
     uses_gpu: bool = True
     """Daemons need device nodes, and their memory can be limited; False for a simulated middleware."""
+    own_memory_mb: int = 64
+    """MiB of the host's memory that a daemon needs for itself; on a CPU device, its share comes on top."""
+    ports: int = 1
+    """TCP ports of a daemon: its port and those after it. Leases keep the number that they began with, so a release of
+    the driver that needs fewer may only be installed after they are over."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,9 @@ class DaemonCommand:
     """Files that have to exist before it is started: without them its memory limit would not take effect."""
     mps_pipe_directory: str | None = None
     """The folder where the MPS control daemon listens that limits its memory; None: another limit, or none."""
+    host_memory_mb: int | None = None
+    """MiB of the host's memory that the daemon of a CPU device may have, so that it is kept to its share; None: this
+    limits nothing."""
 
 
 class DaemonSettings:
@@ -80,7 +89,9 @@ class DaemonSettings:
         options = conf.daemons
         self.life = options.life or daemon_template.life
         self.lease_ports = PortRange.parse(options.lease_ports)
-        if default_port in self.lease_ports:
+        self.ports = daemon_template.ports
+        sample = Daemon("GPU-0", default_port, 1024, "lease", 0, ports=self.ports)
+        if any(port in self.lease_ports for port in sample.all_ports):
             raise ValueError(
                 f"[daemons]lease_ports {self.lease_ports} contain {default_port}, where the daemons of "
                 "whole GPUs begin; choose other ports"
@@ -109,7 +120,6 @@ class DaemonSettings:
         }
         self._mps_pipe_directory = options.mps_pipe_directory
         # Fill in everything once: this raises `ValueError` for templates that cannot be filled in.
-        sample = Daemon("GPU-0", default_port, 1024, "lease", 0)
         self.command(sample, "host", "192.0.2.1")
 
     @property
@@ -118,21 +128,34 @@ class DaemonSettings:
         return self.life == PER_LEASE
 
     def command(self, daemon: Daemon, host: str, address: str) -> DaemonCommand:
-        """Return how to start *daemon* of *host*, which listens at the IPv4 address *address*."""
+        """Return how to start *daemon* of *host*, which listens at the IPv4 address *address*.
+
+        Raises `ValueError` if its memory cannot be limited.
+        """
         values = {
             **self._values,
             "host": host,
             "address": address,
             "port": str(daemon.port),
             "gpu_uuid": daemon.gpu_uuid,
+            "gpu_uuids": ",".join(daemon.gpus),
             "memory_mb": "" if daemon.memory_mb is None else str(daemon.memory_mb),
+            "memory_mb_by_device": ""
+            if daemon.memory_mb is None
+            else ",".join(f"{number}={daemon.memory_mb}M" for number in range(len(daemon.gpus))),
             "lease_id": daemon.lease_id or "",
             "position": str(daemon.position),
             "key": daemon.key,
         }
         values["mps_pipe_directory"] = _fill("mps_pipe_directory", self._mps_pipe_directory, values)
-        limited = daemon.memory_mb is not None
+        is_cpu = kind_of(daemon.gpu_uuid) == CPU
+        limited = daemon.memory_mb is not None and not is_cpu
         variables = {**self._template.environment, **(self._limit if limited else {})}
+        if limited and self._mps and daemon.other_gpus and "{gpu_uuid}" in self._mps_pipe_directory:
+            raise ValueError(
+                f"its limit of {daemon.memory_mb} MiB on each of {len(daemon.gpus)} GPUs takes one MPS control daemon "
+                "for all of them, and [daemons]mps_pipe_directory has one for each GPU"
+            )
         words = _split(self._template.command)
         return DaemonCommand(
             argv=tuple(_fill("command", word, values) for word in words),
@@ -147,6 +170,9 @@ class DaemonSettings:
             if limited
             else (),
             mps_pipe_directory=values["mps_pipe_directory"] if limited and self._mps else None,
+            host_memory_mb=daemon.memory_mb * len(daemon.gpus) + self._template.own_memory_mb
+            if is_cpu and daemon.memory_mb is not None
+            else None,
         )
 
     def _limit_variables(self, options: cfg.ConfigOpts.GroupAttr) -> dict[str, str]:

@@ -16,6 +16,7 @@ def devices_of(lease: Lease) -> list[ClientDevice]:
             lease.memory_mb,
             claim.gpu_uuid if lease.access == Access.NATIVE else None,
             None if lease.access == Access.NATIVE else _middleware(claim),
+            claim.daemon_device,
         )
         for claim in lease.claims
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""LUPINE (Apache-2.0, once SCUDA): the CUDA driver API over a TCP connection per process and cGPU.
+"""LUPINE (Apache-2.0, once SCUDA): the CUDA driver API over a TCP connection per process and daemon.
 
 What an operator should know of it, as seen with its release of August 2026:
 
@@ -12,8 +12,10 @@ What an operator should know of it, as seen with its release of August 2026:
 * Two threads that copy in opposite directions over one connection can block each other for minutes.
 * Device pointers pass through unchanged, and the client finds the device by the pointer alone. If
   two daemons return the same pointer, one cGPU's data may be read from the other. Whether real
-  drivers ever do is not known. So a lease has one cGPU, unless `[remoting]several_daemons` says that
-  `gsaas-manage prove` has found no equal pointers with your driver.
+  drivers ever do is not known. So one daemon serves all cGPUs of a lease, where CUDA itself keeps the
+  pointers of its devices apart: they are on one host, each on a GPU of its own, and restart together.
+  `[remoting]several_daemons` says that `gsaas-manage prove` has found no equal pointers with your
+  driver; then each cGPU has a daemon of its own, on any host.
 * `fork()` after CUDA has started hangs the child, and a low `ulimit -v` makes every connection
   fail.
 
@@ -27,14 +29,15 @@ from collections.abc import Sequence
 from oslo_config import cfg
 
 from gsaas.exceptions import RemotingLimit
+from gsaas.objects.request import Request
 from gsaas.remoting.base import ClientDevice, RemotingDriver
 from gsaas.remoting.daemon import HTTP2, PER_LEASE, DaemonTemplate
 
 SEVERAL_DAEMONS = (
-    "each cGPU has a daemon of its own, and two daemons that return the same device pointer would make a program "
+    "each GPU has a daemon of its own here, and two daemons that return the same device pointer would make a program "
     "read the data of another cGPU; your operator may allow it after a test of the GPUs' driver"
 )
-"""Why a lease may have one cGPU only, as the end of a sentence."""
+"""Why a lease may have one cGPU only where daemons serve GPUs and not leases, as the end of a sentence."""
 
 
 class Lupine(RemotingDriver):
@@ -51,7 +54,7 @@ class Lupine(RemotingDriver):
         environment={
             "LUPINE_PORT": "{port}",
             "LUPINE_LOG_LEVEL": "error",
-            "CUDA_VISIBLE_DEVICES": "{gpu_uuid}",
+            "CUDA_VISIBLE_DEVICES": "{gpu_uuids}",
         },
         folder="/opt/lupine/bin",
         health=HTTP2,  # the daemon keeps a process for each bare TCP connection, for ever
@@ -61,19 +64,22 @@ class Lupine(RemotingDriver):
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         """Raises `ValueError` as `RemotingDriver` does."""
         super().__init__(conf)
-        self._several_daemons = bool(conf.remoting.several_daemons)
+        self.one_daemon = not conf.remoting.several_daemons
 
-    def check(self, count: int) -> None:
-        """Refuse several cGPUs also where a program could see them, unless the operator knows that it is safe."""
-        super().check(count)
-        if count > 1 and not self._several_daemons:
-            raise RemotingLimit(driver=self.name, limit=1, count=count, why=SEVERAL_DAEMONS)
+    def adapt(self, request: Request) -> Request:
+        """Refuse several cGPUs also where several daemons would have to serve them, unless the operator allows that."""
+        if request.count > 1 and self.one_daemon and not self.daemon_ports:
+            raise RemotingLimit(driver=self.name, limit=1, count=request.count, why=SEVERAL_DAEMONS)
+        return super().adapt(request)
 
     def variables(self, lease_id: str, devices: Sequence[ClientDevice]) -> dict[str, str]:
         """Return `LUPINE_SERVER` and the settings; operators may override only `LUPINE_LOG_LEVEL`."""
         return {
-            # No space and no empty item: the shim takes each for a server and waits for it.
-            "LUPINE_SERVER": ",".join(str(device.address) for device in devices),
+            # No space and no empty item: the shim takes each for a server and waits for it. A server has all devices
+            # of its daemon, so it is named once.
+            "LUPINE_SERVER": ",".join(
+                str(device.address) for device in devices if device.number == 0
+            ),
             "LUPINE_SESSION": lease_id,
             # Where the shim is installed as the system's libcuda, it would load itself to find local GPUs, and crash.
             "LUPINE_DISABLE_LOCAL": "1",

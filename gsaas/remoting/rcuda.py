@@ -41,8 +41,7 @@ class Rcuda(RemotingDriver):
         for index, device in enumerate(devices):
             address = device.address
             port = "" if address.port == self.default_port else f"@{address.port}"
-            # Always GPU 0: a daemon serves one GPU.
-            variables[f"RCUDA_DEVICE_{index}"] = f"{address.ip}{port}:0"
+            variables[f"RCUDA_DEVICE_{index}"] = f"{address.ip}{port}:{device.number}"
             if device.memory_mb is not None:
                 variables[f"RCUDA_RESERVED_GPU_MEMORY_{index}"] = str(device.memory_mb)
         return variables

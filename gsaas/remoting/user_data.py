@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from oslo_config import cfg
 
+from gsaas.cloudinit import parts
 from gsaas.cloudinit.render import user_data, vendor_data
 from gsaas.remoting.base import ClientDevice, RemotingDriver
 
@@ -33,6 +34,11 @@ def compose(
         interface_wait=conf.cloudinit.interface_wait,
         system_services=conf.cloudinit.system_services,
     )
+
+
+def notes(caller: str) -> list[str]:
+    """Return what a tenant should know about the tenant's own user data, base64. Raises `BadRequest` as `compose`."""
+    return parts.notes(base64.b64decode(caller))
 
 
 def compose_vendor_data(

@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable
 from oslo_config import cfg
 
 from gsaas import rpc
+from gsaas.gpu_host.daemons.plan import DaemonTimeouts
 from gsaas.gpu_host.daemons.service import DaemonService, DaemonSupervisor
 from gsaas.gpu_host.fence import control_group
 from gsaas.gpu_host.fence.fence import Fence
 from gsaas.gpu_host.fence.layout import ControlGroup
-from gsaas.objects.daemon import Daemon, DaemonStatus
+from gsaas.objects.daemon import Daemon, DaemonStatus, DaemonUsage
 from gsaas.remoting.base import RemotingDriver
-from gsaas.remoting.daemon import OPERATOR
+from gsaas.remoting.daemon import LISTENS, OPERATOR
 from gsaas.rpc.engine import EngineClient
 
 
@@ -25,14 +26,14 @@ def service(
     host: str,
     gpu_address: str,
     *,
-    in_process: Callable[[DaemonService], DaemonSupervisor],
+    supervise: Callable[[DaemonService], DaemonSupervisor],
     netns: str | None = None,
 ) -> DaemonService | None:
     """Return the service for the daemons of *host*, not started; None if the middleware has no daemons.
 
-    *in_process* makes the supervisor of a middleware whose daemons run in this process. The fence and the daemons are
-    in the network namespace *netns*; None: in this process's own. Raises `ValueError` for options that cannot be used
-    and `gsaas.gpu_host.daemons.lock.LockUnusable` for the folder of records.
+    *supervise* makes the supervisor of the daemons, unless operators start these themselves. The fence is in the
+    network namespace *netns*; None: in this process's own. Raises `ValueError` for options that cannot be used, and
+    what *supervise* raises.
     """
     settings = driver.daemon_settings
     if settings is None:
@@ -40,8 +41,10 @@ def service(
     options = conf.daemons
     fence = None
     if options.fence:
-        # Only where this process checks the health of daemons over the network, it has to pass.
-        checks = settings.life != OPERATOR and not settings.in_process
+        # Only where this process checks the health of daemons by connecting to them, it has to pass.
+        checks = (
+            settings.life != OPERATOR and not settings.in_process and settings.health != LISTENS
+        )
         fence = Fence(
             gpu_address,
             connections=options.connections_per_source,
@@ -50,24 +53,20 @@ def service(
         )
 
     def make_supervisor(service: DaemonService) -> DaemonSupervisor:
-        if settings.life == OPERATOR:
-            return _NoSupervisor()
-        if settings.in_process:
-            return in_process(service)
-        # Imported here: with simulated daemons, nothing talks to systemd.
-        from gsaas.gpu_host.daemons import supervision
-
-        return supervision.supervisor(
-            conf,
-            settings,
-            host,
-            gpu_address,
-            service.parent_uuid,
-            service.daemons_changed,
-            netns,
-        )
+        return _NoSupervisor() if settings.life == OPERATOR else supervise(service)
 
     return DaemonService(host, EngineClient(bus), settings, make_supervisor, fence)
+
+
+def timeouts(conf: cfg.ConfigOpts) -> DaemonTimeouts:
+    """Return the timeouts of `[daemons]`."""
+    options = conf.daemons
+    return DaemonTimeouts(
+        start=options.start_timeout,
+        stop=options.stop_timeout,
+        first_pause=options.first_pause,
+        longest_pause=options.longest_pause,
+    )
 
 
 class _NoSupervisor:
@@ -91,6 +90,10 @@ class _NoSupervisor:
 
     def listeners(self) -> dict[int, ControlGroup]:
         """Return nothing: a daemon may be any program."""
+        return {}
+
+    def usages(self) -> dict[Daemon, DaemonUsage]:
+        """Return nothing: it is not known what a daemon is."""
         return {}
 
     def version(self) -> str | None:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
+from gsaas.gpu_host.daemons import ports
 from gsaas.objects.daemon import Daemon
 
 TIMEOUT = 3.0
@@ -27,9 +28,20 @@ class HealthCheckFailed(Exception):
     """A daemon did not answer as it should; the message is a sentence without its subject."""
 
 
+class LimitLost(HealthCheckFailed):
+    """A daemon has to be ended, because new programs would have no memory limit there."""
+
+
 def tcp(address: str, daemon: Daemon) -> str | None:
     """Check that the daemon accepts a connection."""
     _connect(address, daemon.port).close()
+    return None
+
+
+def listens(_address: str, daemon: Daemon) -> str | None:
+    """Check that a process listens on its port, without a connection: for daemons that serve one after the other."""
+    if not ports.is_listening(daemon.port):
+        raise HealthCheckFailed(f"does not listen on port {daemon.port}")
     return None
 
 
@@ -89,7 +101,12 @@ def simulated(address: str, daemon: Daemon) -> str | None:
     return None
 
 
-CHECKS: Mapping[str, HealthCheck] = {"tcp": tcp, "http2": http2, "simulated": simulated}
+CHECKS: Mapping[str, HealthCheck] = {
+    "tcp": tcp,
+    "http2": http2,
+    "listens": listens,
+    "simulated": simulated,
+}
 """By the names of `[daemons]health`, which `gsaas.remoting.daemon` defines."""
 
 
@@ -97,7 +114,7 @@ def _connect(address: str, port: int) -> socket.socket:
     try:
         return socket.create_connection((address, port), TIMEOUT)
     except OSError as error:
-        raise HealthCheckFailed(f"takes no connection on port {port} ({error})") from None
+        raise HealthCheckFailed(f"accepts no connection on port {port} ({error})") from None
 
 
 def _receive(stream: socket.socket, most: int, deadline: float) -> bytes:

@@ -72,7 +72,7 @@ class ObservedDaemon:
     killed_at: float | None = None
     """When, the last time."""
     port_taken: bool = False
-    """None of its processes is left, and yet a process listens on its port."""
+    """None of its processes is left, and yet a process listens on one of its ports."""
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from gsaas.objects.daemon import (
     DaemonReport,
     DaemonState,
     DaemonStatus,
+    DaemonUsage,
     DesiredState,
     FenceReport,
     daemons_per_gpu,
@@ -67,7 +68,10 @@ class DaemonSupervisor(Protocol):
         """Return the status of every daemon that is desired or not gone yet, by key."""
 
     def listeners(self) -> Mapping[int, ControlGroup]:
-        """Return the control group of each daemon that lives, by its port; empty where daemons have none."""
+        """Return the control group of each daemon that lives, by its ports; empty where daemons have none."""
+
+    def usages(self) -> Mapping[Daemon, DaemonUsage]:
+        """Return what each daemon that lives has used of this host up to now; empty where that is not known."""
 
     def version(self) -> str | None:
         """Return the version of the middleware that a daemon reported when it became healthy; None if not known."""
@@ -194,6 +198,10 @@ class DaemonService:
             if port in by_port and by_port[port].lease_id is not None
         }
 
+    def usages(self) -> Mapping[Daemon, DaemonUsage]:
+        """Return what each daemon that lives has used of this host up to now; empty where that is not known."""
+        return self._supervisor.usages()
+
     def parent_uuid(self, uuid: str) -> str | None:
         """Return the UUID of the GPU that a MIG instance is part of; None for a whole GPU or an unknown one."""
         return self._parents.get(uuid)
@@ -243,7 +251,7 @@ class DaemonService:
 
     def _reconcile(self) -> None:
         """Bring fence and daemons to the desired state, as far as that is known; the caller has the lock."""
-        desired = daemons_per_gpu(self._gpus.items())
+        desired = daemons_per_gpu(self._gpus.items(), self._settings.ports)
         if self._settings.life != PER_GPU:
             desired = frozenset()
         # The fence goes first: see rule 3 of the module.
@@ -264,7 +272,7 @@ class DaemonService:
 
     def _ranges(self) -> list[tuple[int, int]]:
         """Return the ports of all daemons that there may be, as pairs of first and last."""
-        ranges = [(port, port) for port in self._gpus.values()]
+        ranges = [(port, port + self._settings.ports - 1) for port in self._gpus.values()]
         if self._settings.per_lease:
             ranges.append((self._settings.lease_ports.first, self._settings.lease_ports.last))
         return ranges

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from gsaas.gpu_host.daemons import lock, unit
-from gsaas.gpu_host.daemons.plan import DaemonTimeouts
-from gsaas.gpu_host.daemons.runner import DaemonRunner
+from gsaas.gpu_host.daemons import factory, lock, unit
+from gsaas.gpu_host.daemons.devices import HostDevices
 from gsaas.gpu_host.daemons.supervisor import Supervisor
-from gsaas.gpu_host.daemons.systemd import Changes, Systemd
+from gsaas.gpu_host.daemons.systemd import Systemd, UnitChanges
 from gsaas.gpu_host.daemons.unit import Confinement
+from gsaas.gpu_host.daemons.unit_runner import UnitRunner
 from gsaas.gpu_host.fence.fence import Fence
+from gsaas.gpu_host.sources import cpu
 from gsaas.remoting.base import RemotingDriver
 from gsaas.remoting.daemon import OPERATOR, DaemonSettings
 
@@ -31,41 +32,46 @@ def supervisor(
     gpu_address: str,
     parents: Callable[[str], str | None],
     on_change: Callable[[], None] = lambda: None,
-    netns: str | None = None,
 ) -> Supervisor:
     """Return the supervisor of *host*, not started; it has the lock of this host's monitor until the process ends.
 
-    *parents* returns the UUID of the GPU that a MIG instance is part of. *netns* is the network namespace of a
-    simulated host, None for the host's own. Raises `gsaas.gpu_host.daemons.lock.LockUnusable` while another monitor
-    runs, and
-    `gsaas.gpu_host.daemons.systemd.SystemdUnavailable` without systemd.
+    *parents* returns the UUID of the GPU that a MIG instance is part of. Raises
+    `gsaas.gpu_host.daemons.lock.LockUnusable` while another monitor runs,
+    `gsaas.gpu_host.daemons.systemd.SystemdUnavailable` without systemd, and
+    `gsaas.gpu_host.sources.base.SourceUnavailable` if the host has fewer cores than its CPU devices.
     """
-    lock.acquire(Path(conf.daemons.state_dir, netns or ""))
+    lock.acquire(Path(conf.daemons.state_dir))
     systemd = Systemd()
-    runner = DaemonRunner(
+    runner = UnitRunner(
         settings,
         host,
         gpu_address,
         systemd,
-        confinement(conf, systemd.version(), netns),
+        confinement(conf, systemd.version()),
+        devices(conf, settings, host, parents).of,
+    )
+    return Supervisor(runner, factory.timeouts(conf), lambda: UnitChanges(unit.PREFIX), on_change)
+
+
+def devices(
+    conf: cfg.ConfigOpts,
+    settings: DaemonSettings,
+    host: str,
+    parents: Callable[[str], str | None],
+) -> HostDevices:
+    """Return what the daemons of *host* may use of its devices; the arguments are those of `supervisor`.
+
+    Raises `gsaas.gpu_host.sources.base.SourceUnavailable` if the host has fewer cores than its CPU devices.
+    """
+    return HostDevices(
+        own=settings.own_devices,
         more_nodes=conf.daemons.device_nodes,
         parents=parents,
-    )
-    return Supervisor(runner, timeouts(conf), lambda: Changes(unit.prefix(netns)), on_change)
-
-
-def timeouts(conf: cfg.ConfigOpts) -> DaemonTimeouts:
-    """Return the timeouts of `[daemons]`."""
-    options = conf.daemons
-    return DaemonTimeouts(
-        start=options.start_timeout,
-        stop=options.stop_timeout,
-        first_pause=options.first_pause,
-        longest_pause=options.longest_pause,
+        cores=cpu.cores_of(conf, host) if conf.monitor.source == "cpu" else {},
     )
 
 
-def confinement(conf: cfg.ConfigOpts, systemd: int, netns: str | None = None) -> Confinement:
+def confinement(conf: cfg.ConfigOpts, systemd: int) -> Confinement:
     """Return what all daemons of this host have in common; *systemd* is the major version of its systemd."""
     options = conf.daemons
     files = [*(conf.config_file or ()), *(conf.config_dir or ())]
@@ -76,7 +82,6 @@ def confinement(conf: cfg.ConfigOpts, systemd: int, netns: str | None = None) ->
         stop_timeout=options.stop_timeout,
         tmp_mb=options.tmp_mb,
         systemd=systemd,
-        netns=netns,
         mps_folders=_mps_folders(options.mps_pipe_directory)
         if options.memory_limit == "mps"
         else None,

@@ -4,7 +4,7 @@
 Until the desired daemons are known, those that an earlier monitor left are watched and restarted, and none is ended:
 tenants may be computing on them. Stopping the supervisor ends the supervision, not the daemons.
 
-What lives is what systemd lists. Its signals only say when to look; while it does not answer, nothing is concluded.
+What lives is what the runner lists. Changes only say when to look; while systemd does not answer, nothing is concluded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from gsaas.gpu_host.daemons import plan as planning
-from gsaas.gpu_host.daemons.health import HealthCheckFailed
+from gsaas.gpu_host.daemons.health import HealthCheckFailed, LimitLost
 from gsaas.gpu_host.daemons.plan import (
     Check,
     DaemonTimeouts,
@@ -31,11 +31,11 @@ from gsaas.gpu_host.daemons.plan import (
     Start,
     Terminate,
 )
-from gsaas.gpu_host.daemons.runner import CannotStart, DaemonRunner, NotYet
+from gsaas.gpu_host.daemons.runner import CannotStart, Changes, DaemonRunner, NotYet
 from gsaas.gpu_host.daemons.strangers import Strangers
-from gsaas.gpu_host.daemons.systemd import Changes, SystemdUnavailable
+from gsaas.gpu_host.daemons.unavailable import SystemdUnavailable
 from gsaas.gpu_host.fence.layout import ControlGroup
-from gsaas.objects.daemon import Daemon, DaemonState, DaemonStatus
+from gsaas.objects.daemon import Daemon, DaemonState, DaemonStatus, DaemonUsage
 
 LOG = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class _SupervisedDaemon:
     restarts: int = 0
     alive: bool = False
     executed: threading.Event = field(default_factory=threading.Event)
-    """systemd has said that its program runs; before that come its user, its mounts and its walls."""
+    """systemd has said that its program runs; before that it makes its user, its mounts and its sandbox."""
     has_processes: bool = False
     checked_at: float | None = None
     checking: bool = False
@@ -83,7 +83,9 @@ class _SupervisedDaemon:
     postponed: bool = False
     """It was not started yet, because something of its last run is being removed."""
     given_up: bool = False
-    """It was killed because it did not become healthy in time."""
+    """It was killed because it did not become healthy in time, or has no memory limit any more."""
+    explained: bool = True
+    """What it printed last is known, or was looked for in vain; until then its end is not told as a failed start."""
     detail: str | None = None
     """Why it is not healthy, for the report."""
 
@@ -115,14 +117,14 @@ class Supervisor:
         self._strangers = Strangers(runner, timeouts.stop, clock)
         self._announced: tuple[object, ...] = ([], {}, [], None)
         """Statuses, listeners, problems and version at the last call of *on_change*."""
-        self._results: queue.SimpleQueue[tuple[str, float, str | None, str | None]] = (
-            queue.SimpleQueue()
-        )
+        self._results: queue.SimpleQueue[
+            tuple[str, float, HealthCheckFailed | None, str | None]
+        ] = queue.SimpleQueue()
         """Of health checks: the daemon's key, its start, the failure, None for a success, and its version."""
         self._version: str | None = None
         """What the daemon that became healthy last told then; all have the same program."""
         self._last_lines: queue.SimpleQueue[tuple[str, float, str]] = queue.SimpleQueue()
-        """Of daemons that ended: the key, the start, and the last line that was printed."""
+        """Of daemons that ended: the key, the start, and the last line that was printed, if any."""
         self._stopping = False
         self._wake_lock = threading.Lock()
         """Guards `_wake_fd` against its end while a thread uses it."""
@@ -178,6 +180,13 @@ class Supervisor:
         """Return the control group of each daemon that lives, by its port."""
         with self._lock:
             return self._listeners()
+
+    def usages(self) -> dict[Daemon, DaemonUsage]:
+        """Return what each daemon that lives has used up to now, if that is known."""
+        with self._lock:
+            living = [(each.daemon, each.group) for each in self._entries.values() if each.alive]
+        found = {daemon: self._runner.usage(daemon, group) for daemon, group in living}
+        return {daemon: usage for daemon, usage in found.items() if usage is not None}
 
     def version(self) -> str | None:
         """Return the version that the daemon reported which became healthy last; None if none has yet."""
@@ -317,7 +326,9 @@ class Supervisor:
             terminated_at=entry.terminated_at,
             kills=entry.kills,
             killed_at=entry.killed_at,
-            port_taken=draining and not has_processes and self._runner.port_taken(entry.daemon),
+            port_taken=draining
+            and not has_processes
+            and self._runner.taken_port(entry.daemon) is not None,
         )
 
     def _look(self) -> None:
@@ -343,32 +354,34 @@ class Supervisor:
         if entry.terminated_at is not None:
             return
         key = entry.daemon.key
-        how, invocation = self._runner.ending(key)
+        how, run = self._runner.ending(key)
         if not entry.given_up:
             entry.detail = how
-        LOG.warning(
-            "daemon %s %s; journalctl --unit=%s says more", key, how, self._runner.unit_name(key)
-        )
-        if invocation is not None and not entry.given_up:
-            self._checks.submit(self._find_last_line, key, entry.started_at, invocation)
+        LOG.warning("daemon %s %s; %s shows more", key, how, self._runner.where_to_look(key))
+        if run is not None and not entry.given_up:
+            entry.explained = False
+            self._checks.submit(self._find_last_line, key, entry.started_at, run)
 
-    def _find_last_line(self, key: str, started_at: float, invocation: str) -> None:
+    def _find_last_line(self, key: str, started_at: float, run: str) -> None:
         """Look for what a daemon printed last, in a thread of the pool."""
-        for _ in range(LAST_LINE_ATTEMPTS):
-            if self._stopping:
-                return
-            if line := self._runner.last_line(invocation):
-                self._last_lines.put((key, started_at, line))
-                self._wake()
-                return
-            time.sleep(POLL_INTERVAL)
+        line = ""
+        try:
+            for _ in range(LAST_LINE_ATTEMPTS):
+                if self._stopping or (line := self._runner.last_line(run)):
+                    break
+                time.sleep(POLL_INTERVAL)
+        finally:
+            self._last_lines.put((key, started_at, line))
+            self._wake()
 
     def _take_results(self) -> None:
         while not self._last_lines.empty():
             key, started_at, line = self._last_lines.get()
             entry = self._entries.get(key)
-            if entry is not None and entry.started_at == started_at and not entry.alive:
-                entry.detail = f"{entry.detail}: {line}"
+            if entry is not None and entry.started_at == started_at:
+                entry.explained = True
+                if line and not entry.alive:
+                    entry.detail = f"{entry.detail}: {line}"
         while not self._results.empty():
             key, started_at, failure, version = self._results.get()
             entry = self._entries.get(key)
@@ -380,6 +393,10 @@ class Supervisor:
                 continue
             entry.healthy = failure is None
             entry.detail = None if failure is None else f"it {failure}"
+            if isinstance(failure, LimitLost):
+                LOG.warning("daemon %s %s", key, failure)
+                entry.given_up = True
+                self._runner.kill(key)
             if entry.healthy and entry.healthy_at is None:
                 entry.healthy_at = self._clock()
                 # Later a tenant may have taken the daemon over, and the version is told to other tenants.
@@ -468,7 +485,7 @@ class Supervisor:
                 if executed.wait(POLL_INTERVAL):
                     began = time.monotonic()
                 continue
-            if self._runner.port_taken(daemon):
+            if self._runner.taken_port(daemon) == daemon.port:  # where checks connect to
                 self._check(daemon, started_at)
                 return
             age = time.monotonic() - began
@@ -495,10 +512,10 @@ class Supervisor:
         try:
             version = self._runner.check(daemon)
         except HealthCheckFailed as error:
-            failure = str(error)
+            failure = error
         except Exception as error:
             LOG.exception("the health check of daemon %s failed", daemon.key)
-            failure = f"could not be checked: {error}"
+            failure = HealthCheckFailed(f"could not be checked: {error}")
         self._results.put((daemon.key, started_at, failure, version))
         self._wake()
 
@@ -516,18 +533,21 @@ class Supervisor:
             detail = None if state is DaemonState.HEALTHY else entry.detail
             if planning.is_stuck(known):
                 detail = self._cannot_be_killed(key)
-            elif state is DaemonState.DRAINING and self._runner.port_taken(entry.daemon):
-                detail = f"a process still listens on port {entry.daemon.port}"
+            elif state is DaemonState.DRAINING and (taken := self._runner.taken_port(entry.daemon)):
+                detail = f"a process still listens on port {taken}"
+            # Whoever gives the daemon up because of its last failed start tells the tenant what it printed.
+            failed_starts = entry.failed_starts - (not entry.explained)
             statuses.append(
-                DaemonStatus(entry.daemon, state, entry.restarts, detail, entry.failed_starts)
+                DaemonStatus(entry.daemon, state, entry.restarts, detail, max(0, failed_starts))
             )
         return statuses
 
     def _listeners(self) -> dict[int, ControlGroup]:
         return {
-            entry.daemon.port: entry.group
+            port: entry.group
             for entry in self._entries.values()
             if entry.group is not None
+            for port in entry.daemon.all_ports
         }
 
     def _find_problems(self) -> list[str]:
@@ -541,6 +561,5 @@ class Supervisor:
     def _cannot_be_killed(self, key: str) -> str:
         return (
             "one of its processes does not end, because it waits for something in the kernel, such as a device; until "
-            "it ends, the GPU is given to no other lease. See systemctl status "
-            f"{self._runner.unit_name(key)}"
+            f"it ends, the GPU is given to no other lease. See {self._runner.where_to_look(key)}"
         )

@@ -137,10 +137,10 @@ class Systemd:
         try:
             place = str(self._property(path, _SERVICE, "ControlGroup"))
             number = int(self._property(path, _SERVICE, "ControlGroupId"))
-            if not number:
+            if not number or not place:  # it may begin or end between the two questions
                 return None
             parts = PurePosixPath(place).parts
-            return ControlGroup(number, len(parts) - 1, self._top(parts[1]))
+            return ControlGroup(number, len(parts) - 1, self._top(parts[1]), place)
         except SystemdRefused as refusal:
             if refusal.error in _GONE:
                 return None
@@ -210,11 +210,8 @@ class Systemd:
         return answer
 
 
-class Changes:
-    """Tells when a unit changes whose name begins with *prefix*, and not how; one thread uses it.
-
-    Its descriptor becomes readable when there may be something to `take`.
-    """
+class UnitChanges:
+    """The `gsaas.gpu_host.daemons.runner.Changes` of units whose names begin with *prefix*."""
 
     def __init__(self, prefix: str, bus: str = _SYSTEM_BUS) -> None:
         self._path = _UNITS + _escape(prefix)

@@ -3,7 +3,7 @@
 
 1. The unit is the record of a daemon: its description says which daemon it is, and a restarted monitor reads it there.
 2. What a daemon parses comes from a tenant, so a daemon counts as hostile. It has a user of its own, made for it by
-   systemd, no capability, no device but those of its GPU, and no path of GSaaS's.
+   systemd, no capability, no device but those of its GPUs, and no path of GSaaS's.
 3. An MPS server serves one user at a time, so daemons with a limit by MPS share the user of their MPS control daemon.
    What is left between them, doc/security.md says. `PrivateUsers` is what keeps them out of each other's memory: a
    process may examine another one of its user only within one user namespace (cap_ptrace_access_check in the kernel).
@@ -27,8 +27,6 @@ from gsaas.remoting.daemon import DaemonCommand
 PREFIX = "gsaas-daemon-"
 """What the names of units begin with; the polkit rule names it, too."""
 SUFFIX = ".service"
-OF_A_NAMESPACE = "gsaas-standalone:"
-"""What the names of units begin with in a network namespace; its name and a colon follow, which no name contains."""
 SLICE = "gsaas-daemons.slice"
 TEMPORARY = "/run/gsaas-daemons"
 """Where the file systems for the temporary files of daemons are mounted, by their ports."""
@@ -87,8 +85,6 @@ class Confinement:
     """The folder with the folders of all GPUs' MPS control daemons; a daemon sees no other in it than its own."""
     tmp_mb: int = 1024
     """MiB of temporary files of each daemon."""
-    netns: str | None = None
-    """The name of the network namespace of daemons, for simulated hosts; None: the host's own."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +97,8 @@ class Devices:
     """Groups of devices that belong to the folders in `nodes`."""
     hidden: tuple[str, ...] = ()
     """What describes other GPUs in /proc."""
+    cores: tuple[int, ...] = ()
+    """The numbers of the cores of a CPU device, which its daemons share; empty: no limit."""
 
 
 @dataclass(frozen=True)
@@ -130,19 +128,14 @@ class UnitState:
         return not self.job and self.active in ("failed", "inactive")
 
 
-def prefix(netns: str | None = None) -> str:
-    """Return what the names of units begin with, in the network namespace *netns*; None: in the host's own."""
-    return PREFIX if netns is None else f"{OF_A_NAMESPACE}{netns}:"
-
-
-def name(key: str, netns: str | None = None) -> str:
+def name(key: str) -> str:
     """Return the name of the unit of the daemon with this key."""
-    return f"{prefix(netns)}{key}{SUFFIX}"
+    return f"{PREFIX}{key}{SUFFIX}"
 
 
-def key(unit: str, netns: str | None = None) -> str:
+def key(unit: str) -> str:
     """Undo `name`."""
-    return unit.removeprefix(prefix(netns)).removesuffix(SUFFIX)
+    return unit.removeprefix(PREFIX).removesuffix(SUFFIX)
 
 
 def describe(daemon: Daemon, restarts: int) -> str:
@@ -151,8 +144,12 @@ def describe(daemon: Daemon, restarts: int) -> str:
     Values are quoted as in URLs: operators may give GPUs names with spaces.
     """
     facts: dict[str, object] = {"gpu": daemon.gpu_uuid, "port": daemon.port}
+    if daemon.ports > 1:
+        facts["ports"] = daemon.ports
     if daemon.lease_id is not None:
         facts |= {"lease": daemon.lease_id, "cgpu": daemon.position}
+    if daemon.other_gpus:
+        facts["others"] = ",".join(map(quote, daemon.other_gpus))
     if daemon.memory_mb is not None:
         facts["mib"] = daemon.memory_mb
     facts["restarts"] = restarts
@@ -172,6 +169,8 @@ def parse(description: str) -> tuple[Daemon, int]:
             memory_mb=int(facts["mib"]) if "mib" in facts else None,
             lease_id=facts.get("lease"),
             position=int(facts.get("cgpu", "0")),
+            other_gpus=tuple(map(unquote, facts["others"].split(","))) if "others" in facts else (),
+            ports=int(facts.get("ports", "1")),
         )
         return daemon, int(facts["restarts"])
     except KeyError as error:
@@ -201,11 +200,11 @@ def properties(
         *_user(command.mps_pipe_directory),
         *_devices(devices),
         *_paths(command, devices, confinement),
-        *_temporary_files(daemon, confinement),
+        *_temporary_files(daemon),
         *_kernel(confinement.systemd, command.mps_pipe_directory is not None),
-        *_network(confinement),
         *_port(daemon),
-        *_limits(confinement),
+        *_limits(command, confinement),
+        *_cores(devices),
         *_log(daemon),
     ]
 
@@ -287,7 +286,7 @@ def _paths(
 def temporary_files(daemon: Daemon, confinement: Confinement) -> tuple[str, list[Property]]:
     """Return name and properties of the unit that mounts the file system for the temporary files of a daemon."""
     options = f"size={confinement.tmp_mb}M,mode=1777,nosuid,nodev"
-    return _mount_unit(daemon, confinement), [
+    return _mount_unit(daemon), [
         ("Description", ("s", f"Temporary files of the GSaaS daemon at port {daemon.port}")),
         ("What", ("s", "tmpfs")),
         ("Type", ("s", "tmpfs")),
@@ -302,21 +301,19 @@ def temporary_files(daemon: Daemon, confinement: Confinement) -> tuple[str, list
     ]
 
 
-def _folder(daemon: Daemon, confinement: Confinement) -> str:
+def _folder(daemon: Daemon) -> str:
     """Return where the file system for the temporary files of a daemon is mounted."""
-    own = "" if confinement.netns is None else f"{confinement.netns}:"
-    return f"{TEMPORARY}/{own}{daemon.port}"
+    return f"{TEMPORARY}/{daemon.port}"
 
 
-def _mount_unit(daemon: Daemon, confinement: Confinement) -> str:
+def _mount_unit(daemon: Daemon) -> str:
     """Return the name that systemd requires of the unit that mounts the folder of a daemon in `TEMPORARY`."""
-    escaped = _folder(daemon, confinement).strip("/").replace("-", r"\x2d").replace("/", "-")
+    escaped = _folder(daemon).strip("/").replace("-", r"\x2d").replace("/", "-")
     return f"{escaped}.mount"
 
 
-def _temporary_files(daemon: Daemon, confinement: Confinement) -> list[Property]:
-    folder = _folder(daemon, confinement)
-    mount = _mount_unit(daemon, confinement)
+def _temporary_files(daemon: Daemon) -> list[Property]:
+    folder, mount = _folder(daemon), _mount_unit(daemon)
     bound = [(folder, place, False, 0) for place in ("/tmp", "/var/tmp")]  # noqa: S108
     return [
         ("Requires", ("as", [mount])),
@@ -353,24 +350,24 @@ def _kernel(systemd: int, shares_user: bool) -> list[Property]:
     ]
 
 
-def _network(confinement: Confinement) -> list[Property]:
-    if confinement.netns is None:
-        return []
-    return [("NetworkNamespacePath", ("s", f"/run/netns/{confinement.netns}"))]
-
-
 def _port(daemon: Daemon) -> list[Property]:
     # Elsewhere it could stand in for a neighbour whose daemon is down, or keep a port from one that is to start. The
     # fields are address family (0: any), IP protocol (0: any), number of ports (0: all) and first port.
     return [
-        ("SocketBindAllow", ("a(iiqq)", [(0, _TCP, 1, daemon.port)])),
+        ("SocketBindAllow", ("a(iiqq)", [(0, _TCP, daemon.ports, daemon.port)])),
         ("SocketBindDeny", ("a(iiqq)", [(0, 0, 0, 0)])),
     ]
 
 
-def _limits(confinement: Confinement) -> list[Property]:
+def _limits(command: DaemonCommand, confinement: Confinement) -> list[Property]:
     memory = confinement.host_memory_mb * _MIB
+    share: list[Property] = []
+    if command.host_memory_mb is not None:
+        memory = command.host_memory_mb * _MIB
+        # A program that asks for more gets an error, before its daemon is ended by MemoryMax.
+        share.append(("LimitDATA", ("t", memory)))
     return [
+        *share,
         ("MemoryMax", ("t", memory or _NO_LIMIT)),
         # Else it would have all of the host's swap space besides.
         ("MemorySwapMax", ("t", 0 if memory else _NO_LIMIT)),
@@ -378,6 +375,20 @@ def _limits(confinement: Confinement) -> list[Property]:
         # A core would contain a tenant's data.
         ("LimitCORE", ("t", 0)),
         ("TimeoutStopUSec", ("t", max(1, round(confinement.stop_timeout * 1_000_000)))),
+    ]
+
+
+def _cores(devices: Devices | None) -> list[Property]:
+    if devices is None or not devices.cores:
+        return []
+    bits = sum(1 << number for number in devices.cores)
+    mask = bits.to_bytes((max(devices.cores) // 8) + 1, "little")
+    return [
+        ("AllowedCPUs", ("ay", mask)),
+        # Where the controller cpuset is missing, it gets no more time than these cores have.
+        ("CPUQuotaPerSecUSec", ("t", len(devices.cores) * 1_000_000)),
+        # Where the controller cpu is missing, too, it begins on these cores, and is kept there by nothing.
+        ("CPUAffinity", ("ay", mask)),
     ]
 
 

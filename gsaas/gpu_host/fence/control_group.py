@@ -17,8 +17,9 @@ class NoControlGroup(OSError):
 
 def own() -> ControlGroup:
     """Return the control group of this process; raises `NoControlGroup`."""
-    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
-    groups = Path("/proc/self/cgroup").read_text(encoding="utf-8")
+    # Names of mounts and groups may be any bytes.
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
+    groups = Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="surrogateescape")
     folder, level = locate(mounts, groups)
     try:
         return ControlGroup(folder.stat().st_ino, level)
@@ -31,7 +32,7 @@ def own() -> ControlGroup:
 def locate(mountinfo: str, cgroup: str) -> tuple[Path, int]:
     """Return folder and level of a process's control group, from two files of its /proc; raises `NoControlGroup`."""
     path = next(
-        (line.removeprefix("0::") for line in cgroup.splitlines() if line.startswith("0::")), None
+        (line.removeprefix("0::") for line in cgroup.split("\n") if line.startswith("0::")), None
     )
     if path is None:
         raise NoControlGroup("this host has no control groups of version 2")
@@ -41,9 +42,12 @@ def locate(mountinfo: str, cgroup: str) -> tuple[Path, int]:
             "the monitor has no control group of its own, by which the fence could admit it: start it as a unit of "
             "systemd, or in a container with the host's namespace of control groups (--cgroupns=host)"
         )
-    for line in mountinfo.splitlines():
+    # The kernel escapes spaces and newlines in names, and no other character at which Python would split.
+    for line in mountinfo.split("\n"):
         left, _, right = line.partition(" - ")
-        root, mount_point = left.split()[3:5]
-        if right.startswith("cgroup2 ") and PurePosixPath(path).is_relative_to(root):
+        if not right.startswith("cgroup2 "):
+            continue
+        root, mount_point = left.split(" ")[3:5]
+        if PurePosixPath(path).is_relative_to(root):
             return Path(mount_point) / PurePosixPath(path).relative_to(root), len(names)
     raise NoControlGroup(f"no control groups of version 2 are mounted that contain {path}")

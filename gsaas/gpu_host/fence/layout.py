@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 Range = tuple[int, int]
@@ -24,6 +24,8 @@ class ControlGroup:
     """How many control groups it is below the root."""
     top: int | None = None
     """The `number` of the control group of level 1 that contains it; None: not known."""
+    path: str | None = field(default=None, compare=False)
+    """Where it is below the root, such as /gsaas-daemons.slice/gsaas-daemon-1.service; None: not known."""
 
 
 class Listener(NamedTuple):

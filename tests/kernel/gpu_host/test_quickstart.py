@@ -3,7 +3,7 @@
 
 Two machines with systemd: one with the network of this one, where packages are installed and the middleware is built,
 and one with a network of its own, which is GPU host and cloud (gsaas-standalone). CUDA is the fake driver. The tests go
-on from each other, in the order of the page. The image of VMs is built by tests/images/test_guest.py.
+on from each other, in the order of the page. The image of VMs is built by tests/guest/test_guest.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ import pytest
 from gsaas.prove import program
 from tests.kernel.devstack.machine import Machine
 from tests.openstack.bed.errors import BedError
-from tests.support import lupine, quickstart
+from tests.support import folders, lupine, quickstart
 from tests.support.cuda import driver
 from tests.support.waiting import until
 
@@ -45,7 +44,14 @@ cp {shared}/fake/libcuda.so.1 /usr/local/cuda/lib64/stubs/libnvidia-ml.so
 MPS_CONTROL = """\
 #!/bin/sh
 # stands for NVIDIA's: listens at the usual place, and limits nothing
-[ "$1" != -d ] || touch "$CUDA_MPS_PIPE_DIRECTORY/control"
+[ "$1" = -d ] || exit 0
+setsid --fork python3 -c '
+import os, signal, socket
+control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+control.bind(os.environ["CUDA_MPS_PIPE_DIRECTORY"] + "/control")
+control.listen()
+signal.pause()
+' </dev/null >/dev/null 2>&1
 """
 MORE = """\
 [daemons]
@@ -78,7 +84,7 @@ class Typist:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="gsaas-quickstart-", dir="/var/tmp"))
+    folder = folders.make("quickstart", folders.LARGE)
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
@@ -87,7 +93,7 @@ def shared() -> Iterator[Path]:
 def booted(shared: Path, *, our_network: bool) -> Iterator[Typist]:
     if os.geteuid() != 0:
         pytest.skip("a machine needs root")
-    folder = Path(tempfile.mkdtemp(prefix="gsaas-quickstart-machine-", dir="/var/tmp"))
+    folder = folders.make("quickstart-machine", folders.LARGE)
     try:
         with Machine(folder, shared, our_network=our_network) as machine:
             yield Typist(machine, shared)
@@ -162,7 +168,7 @@ def cloud(host: Typist) -> Iterator[Typist]:
         assert said.strip() == "active", said
         return bool(host.type("gsaas list -f json || true"))
 
-    until(answers, "the API to answer", patience=240)
+    until(answers, "the API to answer")
     _, _, mps, _ = quickstart.blocks(GPU_HOST)
     for uuid in gpus(host):
         host.type(mps.script.replace("GPU-UUID", uuid))

@@ -33,7 +33,7 @@ def source(driver: fake.FakeDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator
     made = []
 
     def make(visible: str | None = None) -> Nvml:
-        made.append(Nvml(8308, fatal_xids=[48, 79], visible_devices=visible))
+        made.append(Nvml(range(8308, 9000), fatal_xids=[48, 79], visible_devices=visible))
         return made[-1]
 
     yield make

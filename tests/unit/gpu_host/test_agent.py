@@ -150,10 +150,11 @@ def test_it_survives_a_source_that_breaks(engine, start, caplog):
     start(source, interval=0.02)
     until(lambda: engine.reports, "the first report")
     source.broken = True
-    until(lambda: "could not finish its report" in caplog.text, "the failure")
+    until(lambda: last(engine).snapshot.unavailable is not None, "a report that says so")
+    assert last(engine).snapshot.unavailable.startswith("the GPUs could not be read: RuntimeError")
+    assert "the source of the GPUs of gpu1 failed" in caplog.text
     source.broken = False
-    before = len(engine.reports)
-    until(lambda: len(engine.reports) > before, "another report")
+    until(lambda: last(engine).snapshot.gpus == GPUS, "a report of the GPUs")
 
 
 def test_a_problem_is_logged_when_it_comes_and_when_it_goes(engine, start, caplog):
@@ -250,28 +251,82 @@ def test_a_report_arrives_as_it_was_sent():
     assert again.snapshot.readings["GPU-1"].xid_errors == [XidError(when, 79, True)]
 
 
+READING = Reading(1, 50.0, 50.0, 40.0, 70.0, [GpuProcess(17, "python", 5)], [])
+PYTHON = {"pid": 17, "name": "python", "used_mb": 5}
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("change", "left"),
     [
-        {"used_mb": -1},
-        {"used_mb": 1.5},
-        {"used_mb": True},
-        {"utilisation": "50"},
-        {"utilisation": float("nan")},
-        {"power_w": float("inf")},
-        {"extra": 1},
-        {"processes": [{"pid": 1, "name": None}]},
-        {"processes": [{"pid": 1, "name": "x" * 256, "used_mb": None}]},
-        {"processes": [{"pid": 1, "name": None, "used_mb": None}] * 257},
-        {"xid_errors": [{"at": "yesterday", "xid": 79, "fatal": True}]},
-        {"xid_errors": [{"at": "2026-01-01T00:00:00", "xid": 79, "fatal": 1}]},
+        ({"used_mb": -1}, {"used_mb": None}),
+        ({"used_mb": 1.5}, {"used_mb": None}),
+        ({"used_mb": True}, {"used_mb": None}),
+        ({"used_mb": 10**30}, {"used_mb": None}),
+        ({"utilisation": "50"}, {"utilisation": None}),
+        ({"utilisation": float("nan")}, {"utilisation": None}),
+        ({"utilisation": 101}, {"utilisation": None}),
+        ({"mean_utilisation": 1e9}, {"mean_utilisation": None}),
+        ({"temperature_c": 4294967295}, {"temperature_c": None}),
+        ({"power_w": float("inf")}, {"power_w": None}),
+        ({"processes": 17}, {"processes": []}),
+        ({"processes": [PYTHON, 17]}, {}),
+        ({"processes": [PYTHON, {"pid": "1"}]}, {}),
+        (
+            {"processes": [{**PYTHON, "name": "x" * 256}]},
+            {"processes": [GpuProcess(17, "x" * 254 + "…", 5)]},
+        ),
+        ({"processes": [{**PYTHON, "name": 5}]}, {"processes": [GpuProcess(17, None, 5)]}),
+        (
+            {"processes": [{**PYTHON, "used_mb": 2**44}]},
+            {"processes": [GpuProcess(17, "python", None)]},
+        ),
+        ({"processes": [PYTHON] * 257}, {"processes": [GpuProcess(17, "python", 5)] * 256}),
+        ({"xid_errors": [{"at": "yesterday", "xid": 79, "fatal": True}]}, {}),
+        ({"xid_errors": [{"at": "2026-01-01T00:00:00", "xid": 79, "fatal": 1}]}, {}),
+        ({"xid_errors": [{"at": "2026-01-01T00:00:00", "xid": 2**40, "fatal": True}]}, {}),
     ],
 )
-def test_a_reading_that_is_none_is_refused(change):
-    report = GpuReport("192.0.2.1", 10.0, GpuSnapshot(GPUS, {"GPU-0": Reading()})).to_dict()
+def test_a_value_of_a_reading_that_is_none_is_left_out_alone(change, left):
+    report = GpuReport("192.0.2.1", 10.0, GpuSnapshot(GPUS, {"GPU-0": READING})).to_dict()
     report["readings"]["GPU-0"].update(change)
-    with pytest.raises((ValueError, TypeError, KeyError)):
-        GpuReport.from_dict(report)
+    found = GpuReport.from_dict(json.loads(json.dumps(report)))
+    assert found.snapshot.readings == {"GPU-0": replace(READING, **left)}
+    assert found.snapshot.gpus == GPUS
+    cut = {"processes": [{**PYTHON, "name": "x" * 256}]}
+    assert found.left_out.count == (change != cut)
+
+
+def test_a_monitor_reports_nothing_that_an_engine_would_leave_out(engine, start):
+    """Whatever its source says: sources may be of anyone."""
+    source = ScriptedSource()
+    odd = [
+        replace(GPUS[0], model="", withdrawn="x" * 5000),
+        replace(GPUS[1], uuid="N/A"),
+        replace(GPUS[1], device_index=0),
+        GPUS[1],
+    ]
+    garbage = Reading(used_mb=-1, utilisation=float("nan"), temperature_c=1e9, power_w=70.0)
+    problems = ["x" * 5000] * 500
+    source.next = GpuSnapshot(odd, {"GPU-0": garbage, "GPU-1": garbage}, None, problems)
+    start(source)
+    until(lambda: engine.reports, "the report")
+    sent = GpuReport.from_dict(engine.reports[0])
+    assert sent.left_out.told() == []
+    assert [gpu.uuid for gpu in sent.snapshot.gpus] == ["GPU-0", "GPU-1"]
+    assert sent.snapshot.readings["GPU-1"] == Reading(power_w=70.0, processes=[], xid_errors=[])
+    assert len(sent.snapshot.problems) <= 101
+    assert max(map(len, sent.snapshot.problems)) <= 1024
+
+
+def test_loads_that_cannot_be_measured_cost_no_heartbeat(engine, start, monkeypatch, caplog):
+    def broken(*_: object) -> list[Load]:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("gsaas.gpu_host.loads.of_gpus", broken)
+    start(DeclaredGpus(GPUS), interval=0.02)
+    until(lambda: len(engine.reports) > 1, "reports")
+    assert last(engine).snapshot.gpus == GPUS
+    assert "the loads of gpu1 could not be measured" in caplog.text
 
 
 def test_the_first_report_has_the_loads_of_the_gpus_and_the_next_ones_have_none(engine, start):

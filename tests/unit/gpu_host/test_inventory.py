@@ -10,6 +10,7 @@ import pytest
 from gsaas.gpu_host import inventory
 from gsaas.gpu_host.inventory import HostSpec, Inventory, InventoryError
 
+PORTS = range(8308, 65536)
 SAMPLE = Path(__file__).parents[3] / "etc" / "gsaas" / "inventory.toml"
 NETWORK = 'gpu_network = "192.168.50.0/24"\n'
 
@@ -41,9 +42,9 @@ def test_a_host_has_any_name_that_nova_may_know_it_by(name):
 
 
 def test_gpus_have_uuids_that_stay_and_differ_and_ports_of_their_own():
-    first = HostSpec("a", "192.168.50.1", gpus=3).gpu_infos(8308)
-    again = HostSpec("a", "192.168.50.1", gpus=3).gpu_infos(8308)
-    other = HostSpec("b", "192.168.50.2", gpus=3).gpu_infos(8308)
+    first = HostSpec("a", "192.168.50.1", gpus=3).gpu_infos(PORTS)
+    again = HostSpec("a", "192.168.50.1", gpus=3).gpu_infos(PORTS)
+    other = HostSpec("b", "192.168.50.2", gpus=3).gpu_infos(PORTS)
     assert first == again
     assert len({gpu.uuid for gpu in [*first, *other]}) == 6
     assert all(gpu.uuid.startswith("GPU-") for gpu in first)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -42,6 +43,22 @@ def test_a_cgpu_does_what_the_processes_of_its_daemon_do():
     assert [load.position for load in loads.of_cgpus(shot, DAEMONS, lambda _: {11})] == [0, 3]
 
 
+def test_each_gpu_of_one_daemon_is_read_for_the_cgpu_that_is_on_it():
+    both = {11: Daemon("GPU-b", 9001, 1024, "lease-1", 0, ("GPU-a",))}
+    shot = snapshot(process(100), percents={100: 30.0})
+    other = Reading(used_mb=9000, utilisation=0.0, processes=(process(100, 5),))
+    shot = replace(
+        shot,
+        readings={**shot.readings, "GPU-b": other},
+        process_utilisation={"GPU-a": {100: 30.0}, "GPU-b": {100: 60.0}},
+    )
+    found = loads.of_cgpus(shot, both, lambda pid: GROUPS.get(pid, set()))
+    assert [(each.gpu_uuid, each.position, each.utilisation) for each in found] == [
+        ("GPU-a", 1, 30.0),
+        ("GPU-b", 0, 60.0),
+    ]
+
+
 def test_a_gpu_that_runs_nothing_runs_nothing_of_anyone():
     assert of_cgpus(snapshot(percents={})) == {"lease-1": (0.0, 0), "lease-2": (0.0, 0)}
 
@@ -55,6 +72,20 @@ def test_kernels_of_a_process_of_no_daemon_may_be_those_of_any():
     """Such as the server of MPS, which computes for its clients."""
     shot = snapshot(process(100), process(300), percents={300: 90.0}, gpu=90.0)
     assert of_cgpus(shot) == {"lease-1": (None, 10)}
+
+
+@pytest.mark.parametrize("percents", [None, {}])
+def test_a_gpu_that_does_not_tell_what_it_does_is_not_known_to_do_nothing(percents):
+    """A MIG instance never tells, and what another one said may have been garbage."""
+    shot = snapshot(process(100), percents=percents, gpu=None)
+    assert of_cgpus(shot) == {"lease-1": (None, 10), "lease-2": (0.0, 0)}
+    assert of_cgpus(snapshot(gpu=None))["lease-1"] == (0.0, 0)
+
+
+@pytest.mark.parametrize("percents", [None, {}])
+def test_a_gpu_that_computes_for_no_process_may_do_so_for_any_lease(percents):
+    """Its driver may have failed to list the processes."""
+    assert of_cgpus(snapshot(percents=percents, gpu=90.0)) == {}
 
 
 def test_a_process_that_cannot_be_seen_may_be_that_of_any_lease():

@@ -18,6 +18,8 @@ from gsaas.prove import place, report
 from tests.support.cuda import driver
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.slow
+
 CONFIGURATION = f"""\
 [remoting]
 driver = rcuda
@@ -63,7 +65,7 @@ class Prover:
 
 @pytest.fixture
 def prover(tmp_path, library, capsys, monkeypatch) -> Prover:
-    monkeypatch.setattr("gsaas.prove.gpu_host.NEIGHBOUR_SECONDS", 1.0)
+    monkeypatch.setattr("gsaas.prove.jobs.NEIGHBOUR_SECONDS", 1.0)
     # Rates of a fake GPU depend on what else this machine computes.
     monkeypatch.setattr("gsaas.prove.verdicts.LEAST_OF_NATIVE", 0.0)
     return Prover(tmp_path, library, capsys)
@@ -143,6 +145,8 @@ def test_an_interrupted_way_gives_its_lease_back(tmp_path):
     script.write_text(
         "#!/bin/sh\n"
         "trap 'echo given back >>\"$0.log\"; exit 1' TERM\n"
+        # Its input ends when whoever starts it has it in hand, and would end it.
+        "cat >/dev/null\n"
         'echo begun >>"$0.log"\nsleep 600 &\nwait\n'
     )
     script.chmod(0o755)
@@ -179,7 +183,7 @@ def test_a_daemon_that_does_not_start_fails_with_what_it_printed(prover):
 
 
 def test_without_a_gpu_it_says_so(capsys, monkeypatch):
-    monkeypatch.setattr("gsaas.prove.facts.nvml", lambda: (None, [], {}))
+    monkeypatch.setattr("gsaas.prove.facts.nvml", lambda _: (None, [], {}))
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert manage.main(["prove", "gpu-host"]) == 2
     assert "run it as root" in capsys.readouterr().err
@@ -187,7 +191,7 @@ def test_without_a_gpu_it_says_so(capsys, monkeypatch):
 
 def test_a_host_whose_only_gpu_is_sick_fails_with_its_index(prover, monkeypatch):
     sick = {"GPU of index 0": "GPU is lost"}
-    monkeypatch.setattr("gsaas.prove.facts.nvml", lambda: ("570.86.10", [], sick))
+    monkeypatch.setattr("gsaas.prove.facts.nvml", lambda _: ("570.86.10", [], sick))
     address = "[monitor]\ngpu_address = 127.0.0.1\n"
     status, verdicts = prover.prove("gpu-host", "--plain", settings=address)
     assert (status, verdicts["GPU of index 0"]) == (1, "fail"), prover.said

@@ -11,16 +11,18 @@ from pathlib import Path
 
 import pytest
 
+import gsaas.conf
 from gsaas.objects.daemon import Daemon
-from gsaas.prove import gpu_host
+from gsaas.prove import gpu_host, limits
 from gsaas.prove import place as places
 from gsaas.prove.facts import Facts
-from gsaas.prove.gpu_host import Proof
+from gsaas.prove.jobs import Proof
 from gsaas.prove.place import Job, Place, Unusable
 from gsaas.prove.verdicts import Gpu, Line, Ran, Verdict
-from gsaas.remoting.base import ClientDevice
+from gsaas.remoting.base import ClientDevice, load
 
 GPU = Gpu("GPU-0", "Fake GPU", 8192)
+SETTINGS = load("rcuda", gsaas.conf.load(files=[])).daemon_settings
 
 
 class FakeJob(Job):
@@ -53,7 +55,7 @@ class FakePlace(Place):
     """Gives out one job after the other, by the program's first word; one that is missing is `Unusable`."""
 
     def __init__(self, **jobs: FakeJob) -> None:
-        super().__init__(None, "127.0.0.1")
+        super().__init__(SETTINGS, "127.0.0.1")
         self.jobs = jobs
 
     def start(self, daemon: Daemon, words: Sequence[str] | None) -> Job:
@@ -95,14 +97,14 @@ def test_every_job_is_ended_when_all_goes_well():
         occupy=FakeJob("computing", Ran({"rounds": 3})),
         exceed=FakeJob("", Ran({"allocated_mb": 256, "refused": "memory", "out_of_memory": True})),
     )
-    limit, beside = gpu_host.over_the_limit(proof(place), GPU)
+    limit, beside = limits.on_a_gpu(proof(place), GPU)
     assert (limit.verdict, beside.verdict) == (Verdict.OK, Verdict.OK)
     assert all(job.killed for job in place.jobs.values())
 
 
 def test_a_neighbour_that_does_not_compute_is_ended():
     place = FakePlace(occupy=FakeJob("CUDA cannot be used", Ran(None, "no")))
-    limit, _ = gpu_host.over_the_limit(proof(place), GPU)
+    limit, _ = limits.on_a_gpu(proof(place), GPU)
     assert "does not compute" in limit.mend
     assert place.jobs["occupy"].killed
 
@@ -113,13 +115,13 @@ def test_a_neighbour_is_ended_when_the_proof_is_interrupted():
         exceed=FakeJob("", KeyboardInterrupt()),
     )
     with pytest.raises(KeyboardInterrupt):
-        list(gpu_host.over_the_limit(proof(place), GPU))
+        list(limits.on_a_gpu(proof(place), GPU))
     assert all(job.killed for job in place.jobs.values())
 
 
 def test_a_neighbour_is_ended_when_the_other_program_cannot_be_started():
     place = FakePlace(occupy=FakeJob("computing", Ran({"rounds": 3})))
-    limit, beside = gpu_host.over_the_limit(proof(place), GPU)
+    limit, beside = limits.on_a_gpu(proof(place), GPU)
     assert (limit.verdict, beside.verdict) == (Verdict.FAIL, Verdict.OK)
     assert place.jobs["occupy"].killed
 
@@ -222,6 +224,7 @@ class Suspendable(FakeJob):
     pid = 4711
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "calls", "said"),
     [

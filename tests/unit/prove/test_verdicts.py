@@ -50,6 +50,15 @@ def test_mps_has_to_answer_where_it_limits_memory():
     assert [v for v, _ in found(verdicts.mps({}, limit="library"))] == ["skip"]
 
 
+def test_the_folder_of_mps_has_to_be_trusted_before_anybody_speaks_to_what_listens_there():
+    (line,) = verdicts.mps({"/tmp/mps": "/tmp/mps belongs to user 7: start it"}, limit="mps")  # noqa: S108
+    assert (line.verdict, line.figure, line.mend) == (
+        "fail",
+        "/tmp/mps belongs to user 7",  # noqa: S108
+        "start it",
+    )
+
+
 def test_ports_of_outgoing_connections_are_not_those_of_daemons():
     assert verdicts.ephemeral_ports((20000, 29999), (32768, 60999)).verdict is Verdict.OK
     assert verdicts.ephemeral_ports((20000, 29999), (1024, 60999)).verdict is Verdict.WARN
@@ -101,7 +110,7 @@ def test_a_wrong_result_is_worse_than_none():
 )
 def test_a_limit_holds_if_it_refuses_near_its_value_and_with_the_right_error(over, verdict):
     neighbour = Ran({"rounds": 9, "longest_s": 0.001, "failed": []})
-    limit, beside = verdicts.limited(1024, Ran(over), neighbour, enforced=True)
+    limit, beside = verdicts.limited(1024, Ran(over), neighbour, way="mps")
     assert (limit.verdict, beside.verdict) == (verdict, Verdict.OK)
 
 
@@ -111,11 +120,54 @@ def test_a_limit_is_not_judged_on_a_gpu_that_is_full_before_it_is_reached():
 
     def judge(allocated: int, free: int) -> Verdict:
         ran = Ran({**refused, "allocated_mb": allocated})
-        return verdicts.limited(1024, ran, neighbour, enforced=True, free_mb=free)[0].verdict
+        return verdicts.limited(1024, ran, neighbour, way="mps", free_mb=free)[0].verdict
 
     assert judge(1024, 2048) is Verdict.OK
     assert judge(1024, 2047) is judge(512, 600) is Verdict.SKIP
     assert judge(1600, 1700) is Verdict.FAIL  # it went far beyond the limit all the same
+
+
+@pytest.mark.parametrize(
+    ("ran", "verdict", "sees"),
+    [
+        ({"allocated_mb": 272, "refused": "no", "computes": True}, "ok", "out of memory"),
+        (
+            {"allocated_mb": 272, "refused": "no", "computes": False},
+            "ok",
+            "the end of its connection",
+        ),
+        ({"allocated_mb": 272}, "ok", "the end of its connection"),
+        ({"allocated_mb": 400, "refused": "no", "computes": True}, "fail", "out of memory"),
+        ({"allocated_mb": 128, "refused": "no", "computes": True}, "warn", "out of memory"),
+        ({"allocated_mb": 512, "refused": None}, "fail", "no limit"),
+    ],
+)
+def test_a_daemon_of_a_cpu_device_has_its_share_and_what_it_needs_itself(ran, verdict, sees):
+    over = Ran({"asked_mb": ran["allocated_mb"] + 16, **ran})
+    line = verdicts.limited_by_process("LimitDATA", 256, 384, over)
+    assert line.verdict == verdict
+    assert line.values == {
+        "way": "LimitDATA",
+        "share_mb": 256,
+        "asked_mb": ran["allocated_mb"] + 16,
+        "got_mb": ran["allocated_mb"],
+        "beyond_mb": ran["allocated_mb"] - 256,
+        "sees": sees,
+    }
+
+
+def test_a_limit_that_was_not_reached_is_not_passed():
+    for ran in (Ran(None, "it cannot connect"), Ran({"error": "no TVM"}, "no TVM"), Ran({})):
+        line = verdicts.limited_by_process("LimitDATA", 256, 384, ran)
+        assert (line.verdict, line.figure) == (Verdict.FAIL, "not measured")
+
+
+def test_code_in_a_daemons_place_is_ended_at_its_limit_or_has_none():
+    ended = Ran({"allocated_mb": 368, "asked_mb": 384})
+    assert verdicts.limited_by_group("MemoryMax", 256, 384, ended).verdict is Verdict.OK
+    endless = Ran({"allocated_mb": 768, "asked_mb": 768, "refused": None})
+    line = verdicts.limited_by_group("MemoryMax", 256, 384, endless)
+    assert (line.verdict, line.values["sees"]) == (Verdict.FAIL, "no limit")
 
 
 def test_a_neighbour_that_stops_is_a_reason_not_to_share():

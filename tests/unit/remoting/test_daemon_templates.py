@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import gsaas.conf
@@ -41,8 +43,61 @@ def test_lupine_is_told_its_port_and_its_gpu_by_environment():
     }
 
 
+BOTH = replace(SHARED, position=0, other_gpus=("GPU-8",))
+"""One daemon for two cGPUs of a lease."""
+
+
+def test_lupine_serves_all_gpus_of_its_daemon_and_each_has_its_limit():
+    made = command("lupine", BOTH)
+    assert made.environment["CUDA_VISIBLE_DEVICES"] == "GPU-7,GPU-8"
+    assert made.environment["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "0=2048M,1=2048M"
+
+
+def test_several_gpus_are_not_limited_by_the_mps_control_daemons_of_each():
+    folder = {"mps_pipe_directory": "/run/nvidia-mps/{gpu_uuid}"}
+    assert command("lupine", SHARED, **folder).mps_pipe_directory == "/run/nvidia-mps/GPU-7"
+    with pytest.raises(ValueError, match="takes one MPS control daemon for all of them"):
+        command("lupine", BOTH, **folder)
+    assert command("lupine", replace(BOTH, memory_mb=None), **folder), "whole GPUs have no limit"
+    assert command("lupine", BOTH, memory_limit="none", **folder)
+
+
+def test_a_daemon_of_several_cpu_devices_may_have_all_their_shares():
+    daemon = replace(SHARED, gpu_uuid="CPU-7", other_gpus=("CPU-8",))
+    assert command("tvm", daemon).host_memory_mb == 2 * 2048 + 160
+
+
+def test_ggml_is_told_its_address_and_its_gpu():
+    made = command("ggml")
+    assert made.argv == ("./rpc-server", "--host", "192.0.2.7", "--port", "20001")
+    assert made.environment == {"CUDA_VISIBLE_DEVICES": "GPU-7", "GGML_NO_BACKTRACE": "1"}
+
+
+def test_tvm_is_served_by_a_server_that_outlives_its_clients():
+    made = command("tvm")
+    assert made.argv[1:] == (
+        *("-m", "gsaas.gpu_host.servers.tvm", "--host", "192.0.2.7", "--port", "20001"),
+    )
+
+
+@pytest.mark.parametrize(("driver", "own_mb"), [("ggml", 128), ("tvm", 160)])
+def test_the_daemon_of_a_cpu_device_may_have_its_share_and_what_it_needs_itself(driver, own_mb):
+    made = command(driver, replace(SHARED, gpu_uuid="CPU-7"))
+    assert made.host_memory_mb == 2048 + own_mb
+    assert not [name for name in made.environment if "MPS" in name]
+    assert made.required_files == ()
+    assert command(driver, SHARED).host_memory_mb is None
+
+
 @pytest.mark.parametrize(
-    ("driver", "life"), [("rcuda", "per-gpu"), ("lupine", "per-lease"), ("simulated", "per-gpu")]
+    ("driver", "life"),
+    [
+        ("rcuda", "per-gpu"),
+        ("lupine", "per-lease"),
+        ("simulated", "per-gpu"),
+        ("ggml", "per-lease"),
+        ("tvm", "per-lease"),
+    ],
 )
 def test_each_driver_has_a_usual_life(driver, life):
     assert load(driver).daemon_settings.life == life

@@ -11,15 +11,17 @@ from gsaas.conf import daemons
 from gsaas.conf import remoting as options
 from gsaas.exceptions import RemotingLimit
 from gsaas.objects.address import Address
+from gsaas.objects.request import Request
 from gsaas.remoting import base
 from gsaas.remoting.base import ClientDevice
 
 
-def load(name: str, **settings: object) -> base.RemotingDriver:
+def load(name: str, life: str | None = None, **settings: object) -> base.RemotingDriver:
     conf = cfg.ConfigOpts()
     options.register_opts(conf)
     daemons.register_opts(conf)
     conf([])
+    conf.set_override("life", life, group="daemons")
     for option, value in settings.items():
         conf.set_override(option, value, group="remoting")
     return base.load(name, conf)
@@ -67,14 +69,34 @@ def test_lupine():
     ]
 
 
+def test_lupine_names_the_one_daemon_of_a_lease_once():
+    """A server shows all devices that it has: named twice, it would show each of them twice."""
+    both = [
+        ClientDevice(Address(f"169.254.71.{1 + number}", 14833), 2048, number=number)
+        for number in range(2)
+    ]
+    assert load("lupine").environment("lease-1", both)["LUPINE_SERVER"] == "169.254.71.1:14833"
+
+
+def test_rcuda_numbers_the_devices_of_one_daemon():
+    one = Address("192.0.2.1", 20000)
+    env = load("rcuda").environment(
+        "l", [ClientDevice(one, None), ClientDevice(one, None, number=1)]
+    )
+    assert (env["RCUDA_DEVICE_0"], env["RCUDA_DEVICE_1"]) == (
+        "192.0.2.1@20000:0",
+        "192.0.2.1@20000:1",
+    )
+
+
 def test_lupine_takes_seven_and_says_why_no_more():
     driver = load("lupine", several_daemons=True)
-    driver.check(7)
+    assert driver.adapt(Request(7)) == Request(7), "several daemons may be anywhere"
     assert driver.environment("lease-1", devices(7, 14833))["LUPINE_SERVER"].count(",") == 6
 
     for refuse in (
         lambda: driver.environment("lease-1", devices(8, 14833)),
-        lambda: driver.check(8),
+        lambda: driver.adapt(Request(8)),
     ):
         with pytest.raises(RemotingLimit) as refusal:
             refuse()
@@ -84,16 +106,52 @@ def test_lupine_takes_seven_and_says_why_no_more():
         )
 
 
-def test_lupine_gives_a_lease_one_cgpu_until_the_operator_knows_that_several_are_safe():
-    """Two daemons that return the same device pointer make its client mix up their data."""
+def test_one_daemon_serves_all_cgpus_that_lupine_gives_a_lease():
+    """Two daemons that return the same device pointer would make its client mix up their data."""
     driver = load("lupine")
-    driver.check(1)
+    assert driver.adapt(Request(1)) == Request(1)
+    assert driver.adapt(Request(2)) == Request(2, one_daemon=True)
+    with pytest.raises(RemotingLimit, match=r"at most 7 cGPUs, and you asked for 8"):
+        driver.adapt(Request(8))
+    with pytest.raises(RemotingLimit, match=r"you asked for 2: on different hosts they would need"):
+        driver.adapt(Request(2, hosts="spread"))
+
+
+@pytest.mark.parametrize("life", ["per-gpu", "operator"])
+def test_lupine_gives_a_lease_one_cgpu_where_each_gpu_has_its_daemon(life):
+    driver = load("lupine", life)
+    assert driver.adapt(Request(1)) == Request(1)
     with pytest.raises(
         RemotingLimit, match=r"at most 1 cGPUs, and you asked for 2: .*device pointer"
     ):
-        driver.check(2)
+        driver.adapt(Request(2))
+    assert load("lupine", life, several_daemons=True).adapt(Request(2)) == Request(2)
     before_the_update = driver.environment("lease-1", devices(2, 14833))
     assert before_the_update["LUPINE_SERVER"].count(",") == 1, "leases that there are stay usable"
+
+
+def test_ggml_lists_the_servers_in_the_variable_that_llama_cpp_reads():
+    env = load("ggml").environment("lease-1", devices(2, 50052, memory_mb=2048))
+
+    assert list(env.items()) == [
+        ("LLAMA_ARG_RPC", "169.254.71.1:50052,169.254.71.2:50052"),
+        ("LD_LIBRARY_PATH", "/opt/llama.cpp/lib"),
+    ]
+
+
+def test_ggml_gives_a_program_sixteen_cgpus_at_most():
+    assert load("ggml").adapt(Request(16)) == Request(16)
+    with pytest.raises(RemotingLimit, match="at most 16 cGPUs, and you asked for 17"):
+        load("ggml").adapt(Request(17))
+
+
+def test_tvm_names_one_server_in_each_variable():
+    env = load("tvm").environment("lease-1", devices(2, 9090))
+
+    assert env == {
+        "TVM_RPC_SERVER_0": "169.254.71.1:9090",
+        "TVM_RPC_SERVER_1": "169.254.71.2:9090",
+    }
 
 
 def test_simulated_says_what_rcuda_says_and_needs_no_library():
@@ -106,7 +164,7 @@ def test_simulated_says_what_rcuda_says_and_needs_no_library():
     }
 
 
-@pytest.mark.parametrize("name", ["rcuda", "lupine", "simulated"])
+@pytest.mark.parametrize("name", ["ggml", "lupine", "rcuda", "simulated", "tvm"])
 def test_every_driver_makes_an_environment_that_every_reader_can_carry(name: str):
     driver = load(name, library_path="/opt/odd 'path'")
     most = driver.max_devices or 100
@@ -141,6 +199,8 @@ def test_the_operator_adds_variables_and_may_change_a_setting():
         ("simulated", "RCUDA_RESERVED_GPU_MEMORY_0"),
         ("lupine", "LUPINE_SERVER"),
         ("lupine", "LD_LIBRARY_PATH"),
+        ("ggml", "LLAMA_ARG_RPC"),
+        ("tvm", "TVM_RPC_SERVER_0"),
     ],
 )
 def test_the_operator_may_not_say_where_the_gpus_are(driver: str, name: str):
@@ -194,7 +254,7 @@ def test_native_leaves_out_what_is_set_for_clients_of_the_middleware():
 
 def test_an_unknown_driver_is_refused_with_those_that_are_known():
     with pytest.raises(
-        ValueError, match=r"no remoting driver 'cuda'.*lupine, native, rcuda, simulated"
+        ValueError, match=r"no remoting driver 'cuda'.*ggml, lupine, native, rcuda, simulated, tvm"
     ):
         load("cuda")
 

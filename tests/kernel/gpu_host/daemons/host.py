@@ -8,14 +8,15 @@ import socket
 import subprocess
 import tempfile
 import uuid
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import gsaas.conf
 from gsaas.gpu_host.daemons import unit
 from gsaas.gpu_host.daemons.plan import DaemonTimeouts
-from gsaas.gpu_host.daemons.runner import DaemonRunner
 from gsaas.gpu_host.daemons.supervisor import Supervisor
-from gsaas.gpu_host.daemons.systemd import Changes, Systemd
+from gsaas.gpu_host.daemons.systemd import Systemd, UnitChanges
+from gsaas.gpu_host.daemons.unit_runner import UnitRunner
 from gsaas.objects.daemon import Daemon, DaemonState, DaemonStatus
 from gsaas.remoting import base
 from tests.support.gpu_machine import GpuMachine
@@ -26,9 +27,14 @@ FAKE = "/opt/fake_daemon.py"
 TIMEOUTS = DaemonTimeouts(start=20.0, stop=0.5, first_pause=0.1, longest_pause=1.0)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
+def free_port(ports: int = 1) -> int:
+    """Return a port that is free, with so many *ports* from it on."""
+    with ExitStack() as taken, suppress(OSError, OverflowError):
+        port: int = taken.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
+        for number in range(1, ports):
+            taken.enter_context(socket.create_server(("127.0.0.1", port + number)))
+        return port
+    return free_port(ports)
 
 
 class GpuHost:
@@ -63,7 +69,7 @@ class GpuHost:
             self._conf.set_override(option, value, group="daemons")
         address = bus or self.machine.bus
         systemd = Systemd(address)
-        runner = DaemonRunner(
+        runner = UnitRunner(
             base.load("rcuda", self._conf).daemon_settings,
             "gpu1",
             "127.0.0.1",
@@ -71,7 +77,7 @@ class GpuHost:
             unit.Confinement(("/etc/gsaas",), 1024, 256, timeouts.stop, 252),
             journal=self.machine.journal,
         )
-        supervisor = Supervisor(runner, timeouts, lambda: Changes(unit.PREFIX, address))
+        supervisor = Supervisor(runner, timeouts, lambda: UnitChanges(unit.PREFIX, address))
         self._supervisors.append(supervisor)
         supervisor.adopt()
         supervisor.start()
@@ -107,7 +113,8 @@ class GpuHost:
 
 
 def lease_daemon(**changes: object) -> Daemon:
-    values = {"gpu_uuid": "GPU-1", "port": free_port(), "lease_id": str(uuid.uuid4())}
+    port = free_port(changes.get("ports", 1))
+    values = {"gpu_uuid": "GPU-1", "port": port, "lease_id": str(uuid.uuid4())}
     return Daemon(**{**values, **changes})
 
 
@@ -124,9 +131,7 @@ def await_state(
         status = status_of(supervisor, daemon)
         return (status and status.state) == state
 
-    until(
-        arrived, f"{daemon.key} to be {state}, it is {status_of(supervisor, daemon)}", patience=60
-    )
+    until(arrived, lambda: f"{daemon.key} to be {state}, it is {status_of(supervisor, daemon)}")
     return status_of(supervisor, daemon)
 
 

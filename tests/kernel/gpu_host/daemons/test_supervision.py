@@ -9,6 +9,7 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,43 @@ def test_a_port_that_is_still_served_is_not_confirmed_as_free(host):
     with socket.create_server(("127.0.0.1", daemon.port)):
         supervisor.set_desired([])
         await_detail(supervisor, daemon, "still listens")
+        assert status_of(supervisor, daemon).state is DaemonState.DRAINING
+    await_state(supervisor, daemon, None)
+
+
+def test_all_ports_of_a_daemon_are_its_own_also_for_the_next_monitor(host):
+    supervisor = host.supervise("another-port")
+    daemon = lease_daemon(ports=2)
+    supervisor.set_desired([daemon])
+    await_state(supervisor, daemon, DaemonState.HEALTHY)
+    assert [json.loads(answer_of(port))["gpu"] for port in daemon.all_ports] == ["GPU-1"] * 2
+    allowed = host.machine.show(unit.name(daemon.key), "SocketBindAllow").strip()
+    assert allowed.replace(":", "") == f"tcp{daemon.port}-{daemon.port + 1}"
+    groups = until(supervisor.listeners, "its control group")
+    assert sorted(groups) == list(daemon.all_ports)
+    assert len(set(groups.values())) == 1
+    before = host.pids(daemon)
+    host.abandon(supervisor)
+
+    second = host.supervise("another-port")
+    assert {c.daemon for c in second.statuses()} == {daemon}
+    assert second.listeners() == groups
+    second.set_desired([daemon])
+    assert await_state(second, daemon, DaemonState.HEALTHY).restarts == 0
+    assert host.pids(daemon) == before
+    second.set_desired([])
+    await_state(second, daemon, None)
+    assert not any(listens(port) for port in daemon.all_ports)
+
+
+def test_the_ports_of_a_daemon_are_not_confirmed_as_free_while_one_of_them_is_served(host):
+    supervisor = host.supervise("fail-without=/opt/flag")
+    daemon = lease_daemon(ports=2)
+    supervisor.set_desired([daemon])
+    await_state(supervisor, daemon, DaemonState.DOWN)
+    with socket.create_server(("127.0.0.1", daemon.port + 1)):
+        supervisor.set_desired([])
+        await_detail(supervisor, daemon, f"still listens on port {daemon.port + 1}")
         assert status_of(supervisor, daemon).state is DaemonState.DRAINING
     await_state(supervisor, daemon, None)
 
@@ -334,22 +372,52 @@ def test_a_daemon_whose_limit_would_not_hold_is_not_started(host):
     await_state(supervisor, whole, DaemonState.HEALTHY)
     status = await_state(supervisor, shared, DaemonState.DOWN)
     assert "its limit of 512 MiB would have no effect" in status.detail
-    (host.folder / "mps").mkdir()
-    (host.folder / "mps" / "control").touch()
-    await_state(supervisor, shared, DaemonState.HEALTHY)
+    with control_daemon(host.folder / "mps"):
+        await_state(supervisor, shared, DaemonState.HEALTHY)
+
+
+def test_a_daemon_is_ended_when_nothing_limits_its_memory_any_more(host):
+    # CUDA would compute without a limit then: the socket of a control daemon that has ended stays.
+    supervisor = host.supervise(
+        memory_limit="mps",
+        mps_pipe_directory=f"{host.folder}/mps",
+        isolation="shared-user",
+        timeouts=DaemonTimeouts(first_pause=0.2, check_healthy=0.2),
+    )
+    shared, whole = lease_daemon(memory_mb=512), lease_daemon()
+    with control_daemon(host.folder / "mps"):
+        supervisor.set_desired([shared, whole])
+        for daemon in (shared, whole):
+            await_state(supervisor, daemon, DaemonState.HEALTHY)
+    status = await_state(supervisor, shared, DaemonState.DOWN)
+    assert "its limit of 512 MiB" in status.detail
+    assert not host.pids(shared)
+    assert await_state(supervisor, whole, DaemonState.HEALTHY).restarts == 0
+    (host.folder / "mps" / "control").unlink()
+    with control_daemon(host.folder / "mps"):
+        await_state(supervisor, shared, DaemonState.HEALTHY)
+
+
+@contextmanager
+def control_daemon(folder: Path) -> Iterator[None]:
+    """Stand for NVIDIA's MPS control daemon, which limits memory, at least with its socket."""
+    folder.mkdir(exist_ok=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as control:
+        control.bind(str(folder / "control"))
+        control.listen()
+        yield
 
 
 def test_where_no_two_daemons_may_share_a_user_one_that_needs_mps_is_not_started(host):
-    (host.folder / "mps").mkdir()
-    (host.folder / "mps" / "control").touch()
     supervisor = host.supervise(
         memory_limit="mps", mps_pipe_directory=f"{host.folder}/mps", isolation="own-user"
     )
     shared, whole = lease_daemon(memory_mb=512), lease_daemon()
-    supervisor.set_desired([shared, whole])
-    await_state(supervisor, whole, DaemonState.HEALTHY)
-    await_state(supervisor, shared, DaemonState.DOWN)
-    await_detail(supervisor, shared, "see [daemons]isolation")
+    with control_daemon(host.folder / "mps"):
+        supervisor.set_desired([shared, whole])
+        await_state(supervisor, whole, DaemonState.HEALTHY)
+        await_state(supervisor, shared, DaemonState.DOWN)
+        await_detail(supervisor, shared, "see [daemons]isolation")
 
 
 def test_many_come_and_go_and_none_is_left(host):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gsaas.gpu_host.fence.table import FenceTable
+from tests.support.waiting import PATIENCE
 
 PEERS = str(Path(__file__).parents[2] / "rodvr/peers.py")
 GPU_HOST = "192.168.51.11"
@@ -155,7 +156,7 @@ class Network:
             capture_output=True,
             text=True,
             check=False,
-            timeout=30,
+            timeout=PATIENCE,
         )
         assert not done.stderr, done.stderr
         return done.stdout.strip()

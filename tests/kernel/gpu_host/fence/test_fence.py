@@ -28,7 +28,7 @@ from tests.kernel.gpu_host.fence.network import (
 )
 from tests.openstack.bed.booted import add_group
 from tests.openstack.bed.errors import BedError
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.kernel
 
@@ -116,7 +116,7 @@ def test_a_removed_admission_cuts_its_connections_and_no_others(network, fence):
         network.waiting("c1", PER_GPU) as other,
     ):
         fence.apply([*admit("c2"), *admit("c1", port=PER_GPU)])
-        assert loser.communicate(timeout=10)[0].strip() == "ConnectionResetError"
+        assert loser.communicate(timeout=PATIENCE)[0].strip() == "ConnectionResetError"
         assert neighbour.poll() is None
         assert other.poll() is None
         # The daemon's side is closed, too, and not only after a keepalive.
@@ -237,7 +237,7 @@ def test_a_connection_stays_when_a_daemon_of_another_port_comes_or_goes(network,
         assert network.listeners() == {(port, group.number) for port, group in groups.items()}
         fence.set_listeners({NEIGHBOURS[0]: groups[NEIGHBOURS[0]]})
         fence.set_listeners({})
-        assert talking.communicate(timeout=10)[0].strip() == "survived"
+        assert talking.communicate(timeout=PATIENCE)[0].strip() == "survived"
 
 
 def test_no_daemon_opens_a_connection_from_the_port_of_another_one(network, fence, units):
@@ -283,7 +283,7 @@ def test_an_own_admission_that_ends_cuts_the_hosts_own_connections(network, fenc
     fence.apply(admit("gpu"))
     with network.waiting("gpu", PER_LEASE) as local:
         fence.apply([])
-        assert local.communicate(timeout=10)[0].strip() == "ConnectionResetError"
+        assert local.communicate(timeout=PATIENCE)[0].strip() == "ConnectionResetError"
 
 
 def test_what_rodvr_translated_on_this_host_passes(network, fence):

@@ -36,7 +36,7 @@ def test_without_a_driver_no_gpu_is_known(tmp_path):
 
 
 def test_a_daemon_gets_its_own_node_and_the_control_nodes_and_no_other_gpus():
-    found = own("GPU-0", THREE, is_mig=False, more=["infiniband"])
+    found = own(["GPU-0"], THREE, is_mig=False, more=["infiniband"])
     assert found.nodes == (
         *("/dev/infiniband", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"),
         *("/dev/nvidia2", "/dev/nvidiactl"),
@@ -48,12 +48,19 @@ def test_a_daemon_gets_its_own_node_and_the_control_nodes_and_no_other_gpus():
     assert found.groups == ()
 
 
+def test_a_daemon_of_two_gpus_gets_the_nodes_of_both():
+    found = own(["GPU-0", "GPU-2"], THREE, is_mig=False)
+    assert {"/dev/nvidia0", "/dev/nvidia2"} < set(found.nodes)
+    assert "/dev/nvidia1" not in found.nodes
+    assert found.hidden == ("/proc/driver/nvidia/gpus/0000:1b:00.0",)
+
+
 def test_a_daemon_on_a_mig_instance_gets_the_capabilities_too():
-    found = own("GPU-0", THREE, is_mig=True)
+    found = own(["GPU-0"], THREE, is_mig=True)
     assert "/dev/nvidia-caps" in found.nodes
     assert found.groups == ("char-nvidia-caps",)
 
 
 def test_a_gpu_that_the_driver_does_not_list_has_no_devices():
     with pytest.raises(KeyError):
-        own("GPU-7", THREE, is_mig=False)
+        own(["GPU-7"], THREE, is_mig=False)

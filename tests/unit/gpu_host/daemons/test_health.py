@@ -123,8 +123,18 @@ def test_nobody_there():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         daemon = Daemon("GPU-1", listener.getsockname()[1])
     for check in health.CHECKS.values():
-        with pytest.raises(HealthCheckFailed, match="takes no connection on port"):
+        with pytest.raises(
+            HealthCheckFailed, match=r"accepts no connection on port|does not listen on port"
+        ):
             check("127.0.0.1", daemon)
+
+
+def test_a_daemon_that_serves_one_connection_after_the_other_is_not_connected_to():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        health.listens("127.0.0.1", Daemon("GPU-1", listener.getsockname()[1]))
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
 
 
 def test_a_simulated_daemon_has_to_name_its_own_gpu():

@@ -126,12 +126,15 @@ def make(engine, monkeypatch) -> Iterator:
     monkeypatch.setattr("gsaas.rpc.pace.FIRST_PAUSE", 0.01)
     made: list[DaemonService] = []
 
-    def make(life: str = "per-lease", left: Iterable[Daemon] = (), fence: bool = True):
+    def make(
+        life: str = "per-lease", left: Iterable[Daemon] = (), fence: bool = True, ports: int = 1
+    ):
         conf = gsaas.conf.load(files=[])
         conf.set_override("life", life, "daemons")
         conf.set_override("lease_ports", "20000-20099", "daemons")
         supervisor, fake_fence = FakeSupervisor(left), FakeFence() if fence else None
         settings = load("rcuda", conf).daemon_settings
+        settings.ports = ports
         service = DaemonService("gpu1", engine, settings, lambda _: supervisor, fake_fence)
         made.append(service)
         service.start(GpuSnapshot(GPUS))
@@ -217,6 +220,12 @@ def test_nonsense_changes_nothing(make, engine):
 def test_the_fence_is_around_every_port_that_a_daemon_may_have(make, life, ranges):
     _, _, fake_fence = make(life)
     assert fake_fence.ranges == ranges
+
+
+def test_the_fence_is_around_all_ports_of_the_daemons_of_gpus(make):
+    _, supervisor, fake_fence = make("per-gpu", ports=3)
+    assert fake_fence.ranges == [(8308, 8310), (8309, 8311)], "the GPUs' ports are the source's"
+    assert {daemon.ports for daemon in supervisor.daemons if daemon.lease_id is None} == {3}
 
 
 def test_a_gpu_that_comes_gets_a_daemon_and_one_that_goes_loses_it(make, engine):

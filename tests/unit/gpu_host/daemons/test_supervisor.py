@@ -13,15 +13,16 @@ import pytest
 from gsaas.gpu_host.daemons import unit
 from gsaas.gpu_host.daemons.health import HealthCheckFailed
 from gsaas.gpu_host.daemons.plan import DaemonTimeouts
-from gsaas.gpu_host.daemons.runner import DaemonRunner
+from gsaas.gpu_host.daemons.runner import Changes, DaemonRunner
 from gsaas.gpu_host.daemons.supervisor import Supervisor
-from gsaas.gpu_host.daemons.systemd import Changes
 from gsaas.gpu_host.daemons.unit import UnitState
+from gsaas.gpu_host.fence.layout import ControlGroup
 from gsaas.objects.daemon import Daemon, DaemonState
 from tests.support.waiting import until
 
 DAEMON = Daemon("GPU-1", 20000, 1024, "lease", 0)
-NO_SECOND_CHECK = DaemonTimeouts(start=3600, check_starting=3600)
+TWO_PORTS = replace(DAEMON, ports=2)
+NO_SECOND_CHECK = DaemonTimeouts(start=3600, check_starting=3600, first_pause=3600)
 CHECKED_OFTEN = DaemonTimeouts(start=3600, check_healthy=0.01)
 
 
@@ -36,8 +37,15 @@ class ManualRunner(DaemonRunner):
         self.starts = 0
         self.begins = "active"
         """The state of a unit that was just started."""
+        self.printed = ""
+        self.asked, self.answer = threading.Event(), threading.Event()
+        self.run: str | None = None
+        """Which run ended, where its last line can be looked for."""
         self.looks = 0
         """How often somebody looked whether a port is taken."""
+        self.other_port: int | None = None
+        """A port on which something listens although `listening` is not set."""
+        self.group: ControlGroup | None = None
 
     def units(self) -> dict[str, UnitState]:
         return dict(self.running)
@@ -47,18 +55,35 @@ class ManualRunner(DaemonRunner):
         self.running[daemon.key] = state
         self.starts += 1
 
-    def ending(self, key: str) -> tuple[str, None]:
-        return "ended with status 1", None
+    def ending(self, key: str) -> tuple[str, str | None]:
+        return "ended with status 1", self.run
 
-    def control_group(self, daemon: Daemon) -> None:
-        return None
+    def control_group(self, daemon: Daemon) -> ControlGroup | None:
+        return self.group
 
     def has_processes(self, state: UnitState | None) -> bool:
         return state is not None
 
-    def port_taken(self, daemon: Daemon) -> bool:
+    def taken_port(self, daemon: Daemon) -> int | None:
         self.looks += 1
-        return self.listening.is_set()
+        return daemon.port if self.listening.is_set() else self.other_port
+
+    def stop(self, key: str) -> None:
+        del self.running[key]
+
+    def kill(self, key: str) -> None:
+        raise NotImplementedError
+
+    def forget(self, key: str) -> None:
+        """There is nothing to forget."""
+
+    def last_line(self, run: str) -> str:
+        self.asked.set()
+        self.answer.wait()
+        return self.printed
+
+    def where_to_look(self, key: str) -> str:
+        return "the journal"
 
     def check(self, daemon: Daemon) -> str | None:
         self.checks += 1
@@ -73,6 +98,9 @@ class NoChanges(Changes):
 
     def fileno(self) -> int:
         return self._ours.fileno()
+
+    def take(self) -> bool:
+        return False
 
     def close(self) -> None:
         self._ours.close()
@@ -114,6 +142,39 @@ def test_a_daemon_is_healthy_as_soon_as_it_listens_and_not_at_the_next_check(sup
     assert state_of(supervisor) is DaemonState.STARTING
     runner.listening.set()
     until(lambda: state_of(supervisor) is DaemonState.HEALTHY, "it to be healthy", patience=20)
+
+
+def test_the_first_of_its_ports_is_the_one_that_is_checked_when_it_listens(supervisor, runner):
+    runner.other_port = TWO_PORTS.port + 1
+    supervisor.set_desired([TWO_PORTS])
+    until(lambda: runner.looks > 3, "looks for its ports", patience=20)
+    assert runner.checks <= 1, "the one that does not wait for a port"
+    runner.listening.set()
+    until(lambda: state_of(supervisor) is DaemonState.HEALTHY, "it to be healthy", patience=20)
+
+
+def test_the_fence_is_told_that_each_of_its_ports_is_a_daemons_own(supervisor, runner):
+    runner.group = ControlGroup(7, 3)
+    supervisor.set_desired([TWO_PORTS])
+    both = {20000: runner.group, 20001: runner.group}
+    until(lambda: supervisor.listeners() == both, "its listeners", patience=20)
+
+
+def test_a_daemon_is_gone_when_nothing_listens_on_any_of_its_ports(supervisor, runner):
+    runner.listening.set()
+    supervisor.set_desired([TWO_PORTS])
+    until(lambda: state_of(supervisor) is DaemonState.HEALTHY, "it to be healthy", patience=20)
+    runner.other_port = 20001
+    runner.listening.clear()
+    supervisor.set_desired([])
+    until(lambda: not runner.running, "its end", patience=20)
+    before = runner.looks
+    until(lambda: runner.looks > before + 2, "looks for its ports", patience=20)
+    (status,) = supervisor.statuses()
+    assert status.state is DaemonState.DRAINING
+    assert status.detail == "a process still listens on port 20001"
+    runner.other_port = None
+    until(lambda: not supervisor.statuses(), "the daemon to be gone", patience=20)
 
 
 def test_nobody_looks_for_its_port_before_systemd_says_that_its_program_runs(supervisor, runner):
@@ -166,6 +227,7 @@ def test_a_daemon_of_another_version_is_believed_in_its_first_answer(supervisor,
     until(lambda: supervisor.version() == "another", "the new version", patience=20)
 
 
+@pytest.mark.slow
 def test_a_daemon_that_was_healthy_has_failed_no_start(runner, hasty):
     """It may end as often as it likes: a launch waits for it."""
     runner.listening.set()
@@ -178,6 +240,7 @@ def test_a_daemon_that_was_healthy_has_failed_no_start(runner, hasty):
     assert (status.restarts, status.failed_starts) == (6, 0)
 
 
+@pytest.mark.slow
 def test_the_starts_of_a_daemon_that_was_not_healthy_after_them_are_counted(runner, hasty):
     for starts in range(1, 4):
         until(lambda starts=starts: runner.starts >= starts, "a start", patience=20)
@@ -188,3 +251,20 @@ def test_the_starts_of_a_daemon_that_was_not_healthy_after_them_are_counted(runn
     runner.listening.set()
     until(lambda: state_of(hasty) is DaemonState.HEALTHY, "it to be healthy", patience=20)
     assert hasty.statuses()[0].failed_starts == 0
+
+
+@pytest.mark.parametrize("printed", ["no licence found", ""])
+def test_a_failed_start_is_told_with_what_the_daemon_printed(supervisor, runner, printed):
+    """The launch that gives it up for that says why, however long the journal takes."""
+    runner.run, runner.printed = "a run", printed
+    supervisor.set_desired([DAEMON])
+    until(lambda: runner.starts, "the start", patience=20)
+    runner.running.clear()
+    supervisor.set_desired([DAEMON])  # and look at once
+    until(runner.asked.is_set, "the question what it printed", patience=20)
+    (status,) = supervisor.statuses()
+    assert (status.state, status.failed_starts) == (DaemonState.DOWN, 0)
+    runner.answer.set()
+    until(lambda: supervisor.statuses()[0].failed_starts, "the failed start", patience=20)
+    (status,) = supervisor.statuses()
+    assert status.detail == "ended with status 1" + (printed and f": {printed}")

@@ -14,10 +14,16 @@ from jeepney import MessageType, new_error, new_method_return
 from jeepney.low_level import HeaderFields, Parser
 
 from gsaas.gpu_host.daemons.plan import DaemonTimeouts
-from gsaas.gpu_host.daemons.runner import DaemonRunner
+from gsaas.gpu_host.daemons.runner import Changes
 from gsaas.gpu_host.daemons.supervisor import Supervisor
-from gsaas.gpu_host.daemons.systemd import Changes, Systemd, SystemdRefused, SystemdUnavailable
+from gsaas.gpu_host.daemons.systemd import (
+    Systemd,
+    SystemdRefused,
+    SystemdUnavailable,
+    UnitChanges,
+)
 from gsaas.gpu_host.daemons.unit import UnitState
+from gsaas.gpu_host.daemons.unit_runner import UnitRunner
 from tests.support.waiting import until
 
 OF_THE_BUS = "org.freedesktop.DBus.Error."
@@ -119,7 +125,7 @@ def test_a_unit_that_is_unloaded_meanwhile_has_no_ending(bus):
     systemd.close()
 
 
-class _Failing(DaemonRunner):
+class _Failing(UnitRunner):
     """Fails with *error* when it is asked for units, as long as there is one."""
 
     error: Exception | None = None
@@ -135,7 +141,7 @@ class _Failing(DaemonRunner):
         return {}
 
 
-class _NoChanges(Changes):
+class _NoChanges(UnitChanges):
     def __init__(self) -> None:
         self._ours, self._theirs = socket.socketpair()
 

@@ -40,18 +40,22 @@ names = st.text("abcdefGPU-0123456789./", min_size=1, max_size=30)
 
 @given(
     gpu=names,
-    port=st.integers(1, 65535),
+    port=st.integers(1, 65533),
     mib=st.none() | st.integers(1, 1 << 30),
     lease=st.none() | st.uuids().map(str),
     position=st.integers(0, 99),
+    ports=st.integers(1, 3),
     restarts=st.integers(0, 1 << 20),
 )
-def test_a_monitor_reads_from_a_unit_which_daemon_it_is(gpu, port, mib, lease, position, restarts):
-    daemon = Daemon(f"GPU-{gpu}", port, mib, lease, position if lease else 0)
+def test_a_monitor_reads_from_a_unit_which_daemon_it_is(
+    gpu, port, mib, lease, position, ports, restarts
+):
+    daemon = Daemon(f"GPU-{gpu}", port, mib, lease, position if lease else 0, ports=ports)
     assert unit.parse(unit.describe(daemon, restarts)) == (daemon, restarts)
     assert unit.key(unit.name(daemon.key)) == daemon.key
 
 
+@pytest.mark.slow
 @given(st.text())
 @example("GPU 0")
 def test_the_gpu_of_a_leases_daemon_may_have_any_name(gpu):
@@ -135,18 +139,6 @@ def test_paths_of_gsaas_and_of_other_gpus_are_out_of_reach_whether_they_exist_or
     assert all(path.startswith("-/") for path in hidden)
 
 
-def test_a_daemon_of_a_simulated_host_is_in_its_network_namespace_and_shares_no_name():
-    here = replace(CONFINEMENT, netns="gsaas-gpu1")
-    there = replace(CONFINEMENT, netns="gsaas-gpu1-b")
-    assert planned(confinement=here)["NetworkNamespacePath"] == ["/run/netns/gsaas-gpu1"]
-    assert "NetworkNamespacePath" not in planned()
-    names = {unit.name(DAEMON.key, each.netns) for each in (CONFINEMENT, here, there)}
-    mounts = {unit.temporary_files(DAEMON, each)[0] for each in (CONFINEMENT, here, there)}
-    assert len(names) == len(mounts) == 3
-    assert not unit.name(DAEMON.key, "gsaas-gpu1-b").startswith(unit.prefix("gsaas-gpu1"))
-    assert unit.key(unit.name(DAEMON.key, "gsaas-gpu1"), "gsaas-gpu1") == DAEMON.key
-
-
 def test_its_temporary_files_are_in_a_bounded_file_system_that_goes_with_it():
     found = planned()
     bound = [tuple(each[:2]) for paths in found["BindPaths"] for each in paths]
@@ -165,16 +157,33 @@ def test_its_temporary_files_are_in_a_bounded_file_system_that_goes_with_it():
 
 
 def test_the_unit_of_its_temporary_files_has_the_name_that_systemd_asks_for():
-    for netns, folder in ((None, DAEMON.port), ("gsaas-gpu1", f"gsaas-gpu1:{DAEMON.port}")):
-        name, _ = unit.temporary_files(DAEMON, replace(CONFINEMENT, netns=netns))
-        command = ["systemd-escape", "--path", "--suffix=mount", f"{unit.TEMPORARY}/{folder}"]
-        assert subprocess.run(command, capture_output=True, text=True).stdout == f"{name}\n"
+    name, _ = unit.temporary_files(DAEMON, CONFINEMENT)
+    command = ["systemd-escape", "--path", "--suffix=mount", f"{unit.TEMPORARY}/{DAEMON.port}"]
+    assert subprocess.run(command, capture_output=True, text=True).stdout == f"{name}\n"
 
 
-def test_it_may_listen_on_its_own_port_only():
+def test_it_may_listen_on_its_own_ports_only():
     found = planned()
     assert found["SocketBindAllow"] == [[(0, 6, 1, 20000)]]
     assert found["SocketBindDeny"] == [[(0, 0, 0, 0)]]
+    several = unit.properties(replace(DAEMON, ports=3), 0, COMMAND, None, CONFINEMENT)
+    assert ("SocketBindAllow", ("a(iiqq)", [(0, 6, 3, 20000)])) in several
+
+
+def test_the_daemon_of_a_cpu_device_has_no_more_of_the_hosts_memory_than_its_share():
+    found = planned(replace(COMMAND, host_memory_mb=300))
+    assert found["MemoryMax"] == found["LimitDATA"] == [300 << 20]
+    assert found["MemorySwapMax"] == [0]
+    assert "LimitDATA" not in planned()
+
+
+def test_the_daemons_of_a_cpu_device_share_its_cores():
+    found = planned(devices=Devices((), cores=(2, 9)))
+    assert found["AllowedCPUs"] == [bytes([0b100, 0b10])]
+    assert found["CPUAffinity"] == [bytes([0b100, 0b10])]
+    assert found["CPUQuotaPerSecUSec"] == [2_000_000]
+    assert found["PrivateDevices"] == [True]
+    assert not {"AllowedCPUs", "CPUAffinity", "CPUQuotaPerSecUSec"} & set(planned())
 
 
 def test_limits_are_those_of_the_configuration():

@@ -43,3 +43,14 @@ def test_a_process_without_one_of_its_own_is_told_what_to_do(own):
 def test_a_host_without_version_2_is_refused():
     with pytest.raises(NoControlGroup, match="no control groups of version 2"):
         locate(HYBRID, "8:pids:/gsaas\n")
+
+
+def test_names_of_other_mounts_may_be_any_bytes():
+    """A tenant of the host may have made them; Python splits lines at more characters than the kernel escapes."""
+    odd = "90 23 0:40 / /home/a\x0bb\u2028c\u00a0d\udcff rw shared:7 - fuse fuse rw\n"
+    folder = Path("/sys/fs/cgroup/system.slice/gsaas-monitor.service")
+    assert locate(odd + V2 + odd, UNIT) == (folder, 2)
+    assert locate(V2, "0::/user.slice/a\u2028\udcff\n") == (
+        Path("/sys/fs/cgroup/user.slice/a\u2028\udcff"),
+        2,
+    )
