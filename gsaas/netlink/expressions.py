@@ -115,6 +115,12 @@ def count_in(name: str, set_id: int, key: int) -> Expression:
     return _expression("dynset", fields)
 
 
+def remember_in(name: str, set_id: int, key: int, data: int) -> Expression:
+    """Add to map *name* the data in one register for the key in another, if it has none for that; may end this rule."""
+    fields = {"set_name": name, "set_id": set_id, "op": 0, "sreg_key": key, "sreg_data": data}
+    return _expression("dynset", fields)
+
+
 def over_connections(name: str, set_id: int, key: int, count: int) -> Expression:
     """Match a connection beyond *count* at a time, which set *name* counts for the key in the register."""
     limit = _expression("connlimit", {"count": count, "flags": {"NFT_LIMIT_F_INV"}})
@@ -240,11 +246,13 @@ def add_set(
     data_length: int = 0,
     counts: int = 0,
     counted: bool = False,
+    timeout: int = 0,
 ) -> Message:
-    """Add a map if there is *data*, the types of its values; a set of up to *counts* counters if there is that.
+    """Add a map if there is *data*, the types of its values.
 
-    Packets add elements to a set of counters. *set_id* names the set within the transaction that adds it. With
-    *counted*, each element has a counter of the packets, and their bytes, for which it was found.
+    If there is *counts*, packets add elements, up to so many, with a counter or, in a map, a value. *set_id* names the
+    set within the transaction that adds it. With *counted*, each element has a counter of the packets, and their bytes,
+    for which it was found. Elements are deleted *timeout* seconds after they were added; with 0, they stay.
     """
     fields: list[tuple[str, Any]] = [
         ("NFTA_SET_TABLE", table),
@@ -263,6 +271,9 @@ def add_set(
         fields.append(("NFTA_SET_DESC", {"attrs": [("NFTA_SET_DESC_SIZE", counts)]}))
     if counted:
         fields.append(("NFTA_SET_EXPR", counter()))
+    if timeout:
+        flags.add("NFT_SET_TIMEOUT")
+        fields.append(("NFTA_SET_TIMEOUT", timeout * 1000))
     fields.append(("NFTA_SET_FLAGS", flags))
     return encode(nft.nft_set_msg, nft.NFT_MSG_NEWSET, family, fields, NLM_F_CREATE, name)
 

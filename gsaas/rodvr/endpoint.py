@@ -25,22 +25,32 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 
+from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding, LocalBinding
 from gsaas.objects.endpoint_report import ConntrackLevel, EndpointReport, Traffic
 from gsaas.objects.gpu_network import GpuNetwork
+from gsaas.objects.refusals import Refusals
 from gsaas.rodvr import plan
 from gsaas.rodvr.config import DatapathConfig, Periods
 from gsaas.rodvr.identities import NoIdentityLeft
 from gsaas.rodvr.installations import Installations
-from gsaas.rodvr.kernel import DatapathSnapshot, Events, Kernel
+from gsaas.rodvr.kernel import Datapath, DatapathSnapshot, Events, Kernel
 from gsaas.rodvr.local_bindings import LocalBindings, is_in
 from gsaas.rodvr.port_bindings import PortBindings, Wanted
 from gsaas.rodvr.problems import Problems
 from gsaas.rodvr.real_addresses import RealAddresses
+from gsaas.rodvr.recent_refusals import RecentRefusals, RefusalCounts
 
 LOG = logging.getLogger(__name__)
+
+_MOST_SAMPLES = 8
+_MASKED_PORT = 8308
+"""Stands for any port of a masked address."""
+_MOST_TOLD = 5
+"""Leases whose refusals a report names among its problems."""
 
 
 class NotRemoved(Exception):
@@ -52,7 +62,7 @@ def _ignore(port_id: str) -> None:
 
 
 class Endpoint:
-    """All methods may be called from any thread.
+    """The endpoint of one host. All methods may be called from any thread.
 
     A binding that leads out of *gpu_network*, or to this host's own addresses, is a problem and is not installed.
     *on_installed* is called with the port id of every binding that becomes installed other than by the
@@ -87,6 +97,7 @@ class Endpoint:
         self._local = LocalBindings(networks.local, check)
         self._problems = Problems(self._periods.retry, self._kernel.wake)
         self._installations = Installations()
+        self._refusals = RecentRefusals(time.monotonic())
 
     # -- life cycle ---------------------------------------------------------------------------------
 
@@ -98,7 +109,7 @@ class Endpoint:
         """
         with self._lock:
             if self._thread is not None:
-                raise RuntimeError(f"the endpoint of {self.host} is running")
+                raise RuntimeError(f"the endpoint of {self.host} is running already")
             self._kernel.open()
             self._reconcile()
             self._installations.take_unannounced()  # found installed, not installed now
@@ -143,6 +154,9 @@ class Endpoint:
             port_ids = [binding.port_id for binding in bindings]
             self._installations.keep_only(port_ids)
             self._reconcile(connections=True)
+            if self._kernel.synced:
+                with suppress(OSError):  # the next report counts, too, and tells what is wrong
+                    self._refusals.begin(self._count(self._kernel.datapath))
             report = self._report_installed(port_ids)
         self._announce()
         return report
@@ -193,11 +207,11 @@ class Endpoint:
             self._reconcile()
         self._installations.remove(port_id)
         self._problems.resolve(f"port {port_id}")
-        identity = self._ports.identities.get(port_id)
+        identities = self._ports.identities.of_port(port_id)
         self._start_grace(port_id)
-        if not self._kernel.is_cut_off(identity):
+        if not self._kernel.are_cut_off(identities):
             self._reconcile()
-        if not self._kernel.is_cut_off(identity):
+        if not self._kernel.are_cut_off(identities):
             reasons = "; ".join(self._problems.texts())
             raise NotRemoved(f"port {port_id} may still be connected on {self.host}: {reasons}")
 
@@ -229,24 +243,49 @@ class Endpoint:
 
     def _report(self, port_ids: Iterable[str], *, count: bool = False) -> EndpointReport:
         port_ids = tuple(port_ids)
-        unmapped: dict[str, int] = {}
-        unmapped_local: dict[str, int] = {}
-        refused: dict[str, int] = {}
+        counted: dict[str, RefusalCounts] = {}
+        refusals: dict[str, Refusals] = {}
         level: ConntrackLevel | None = None
         datapath = self._kernel.datapath if self._kernel.synced else None
         if count and datapath is not None:
             try:
                 level = datapath.conntrack_level()
-                unmapped = datapath.unmapped()
-                refused = {tap: counts.refused for tap, counts in datapath.tap_counters().items()}
-                unmapped_local = datapath.unmapped_local() if self._local else {}
+                counted = self._count(datapath)
+                refusals = self._recent_refusals(datapath, counted)
             except OSError as error:
                 self._problems.add("counters", f"dropped packets could not be counted: {error}")
         seconds = self._installations.seconds
-        bindings = self._ports.reports(port_ids, seconds, unmapped, refused)
-        bindings |= self._local.reports(port_ids, seconds, unmapped_local)
+        bindings = self._ports.reports(port_ids, seconds, counted)
+        bindings |= self._local.reports(port_ids, seconds, counted)
         address = datapath.gpu_address() if datapath is not None else None
-        return EndpointReport(self.host, bindings, self._problems.texts(), address, level)
+        problems = (*self._problems.texts(), *self._tell(refusals))
+        return EndpointReport(self.host, bindings, problems, address, level, refusals=refusals)
+
+    def _count(self, datapath: Datapath) -> dict[str, RefusalCounts]:
+        """Return what was refused to each desired binding, by port id."""
+        dropped = {tap: counts.dropped for tap, counts in datapath.tap_counters().items()}
+        local = datapath.unmapped_local() if self._local else {}
+        return self._ports.refusals(datapath.unmapped(), dropped) | self._local.refusals(local)
+
+    def _recent_refusals(
+        self, datapath: Datapath, counted: dict[str, RefusalCounts]
+    ) -> dict[str, Refusals]:
+        now = time.monotonic()
+        self._refusals.look(counted, now, host_is_sound=not self._problems.has_obstacles)
+        found = self._refusals.reports({}, now)
+        if not any(each.foreign for each in found.values()):
+            return found
+        strangers = self._ports.strangers(datapath.strangers(), self._kernel.state)
+        return self._refusals.reports(strangers, now)
+
+    def _tell(self, refusals: dict[str, Refusals]) -> list[str]:
+        """Return problems for operators: those of a few bindings, and how many others have some."""
+        told = [
+            (self._ports if port_id in self._ports else self._local).told(port_id, each)
+            for port_id, each in sorted(refusals.items())
+        ]
+        more = len(told) - _MOST_TOLD
+        return told[:_MOST_TOLD] + ([f"and so for {more} more leases"] if more > 0 else [])
 
     def _traffic(self) -> dict[str, Traffic]:
         """Return the traffic of the installed bindings of VMs; none of it if the kernel refuses to tell."""
@@ -305,7 +344,7 @@ class Endpoint:
             kernel.forget_strays()
         except OSError as error:
             LOG.warning("the datapath of %s: %s", self.host, error)
-            self._problems.add("datapath", f"the datapath is not as it should be: {error}")
+            self._problems.add("datapath", f"the datapath could not be set up: {error}")
         self._note_cuts()
         kernel.watch_tables()
 
@@ -323,13 +362,27 @@ class Endpoint:
 
     def _find_obstacles(self) -> None:
         datapath = self._kernel.datapath
-        obstacles = datapath.obstacles()
+        obstacles = datapath.obstacles(self._samples())
         if datapath.index(datapath.gpu_device) is None:
             obstacles.append(
                 f"there is no interface {datapath.gpu_device} (option gpu_device); no VM of this host "
                 "reaches its GPUs"
             )
         self._problems.set_obstacles(obstacles)
+
+    def _samples(self) -> list[tuple[str, Address, Address | None]]:
+        """Return connections that stand for all: one to each of a few hosts, or one that may go anywhere."""
+        own = self._kernel.datapath.gpu_address()
+        found: dict[str, tuple[str, Address, Address | None]] = {}
+        for identity, mappings in self._kernel.state.mappings.items():
+            for masked, real in mappings.items():
+                # What goes to a daemon of this host is not forwarded.
+                if len(found) < _MOST_SAMPLES and real.ip != own:
+                    found.setdefault(real.ip, (identity, masked, real))
+        networks = self._config.networks
+        anyone = str(networks.identities.network_address + 1)
+        anything = Address(str(networks.masked.network_address + 1), _MASKED_PORT)
+        return list(found.values()) or [(anyone, anything, None)]
 
     # -- the kernel, a part of it -------------------------------------------------------------------
 
@@ -354,7 +407,8 @@ class Endpoint:
         """Remove the mappings of a port that is not desired; its chains go after the grace period."""
         for tap, tag in self._ports.start_grace(port_id, self._kernel.state, time.monotonic()):
             try:
-                self._execute(plan.attach(self._kernel.state, tap, plan.Attachment(tag)))
+                state = self._kernel.state
+                self._execute(plan.attach(state, tap, plan.unmapped_attachment(state, tag)))
             except OSError:
                 self._reconcile()
         self._kernel.wake()  # the thread has a new deadline
@@ -372,11 +426,11 @@ class Endpoint:
 
     def _release_identities(self) -> None:
         datapath = self._kernel.datapath
-        for port_id, identity in self._ports.unused_identities(self._kernel.state):
+        for identity, holder in self._ports.unused_identities(self._kernel.state):
             # A connection may have been under way while the first cut was made.
             datapath.cut([plan.Cut(identity)], silently=True)
             datapath.reset_unmapped(identity)
-            self._ports.identities.release(port_id)
+            self._ports.identities.release(*holder)
 
     def _replace_local(self, former: LocalBinding | None, desired: LocalBinding | None) -> None:
         """Put *desired* into the place of *former*; None stands for no binding."""

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from gsaas.objects.address import Address
 from gsaas.objects.binding import LocalBinding
 from gsaas.objects.endpoint_report import BindingReport
+from gsaas.objects.refusals import Refusals
 from gsaas.rodvr import plan
+from gsaas.rodvr.recent_refusals import RefusalCounts
 
 
 class LocalBindings:
@@ -106,25 +108,35 @@ class LocalBindings:
         self,
         port_ids: Iterable[str],
         seconds: Callable[[str], float | None],
-        unmapped: Mapping[str, int],
+        counted: Mapping[str, RefusalCounts],
     ) -> dict[str, BindingReport]:
         """Return reports of those of *port_ids* that are desired.
 
-        *seconds* tells how long an installation took, None for a binding that is not installed. *unmapped* counts
-        connections by masked address.
+        *seconds* tells how long an installation took, None for a binding that is not installed. *counted* is what
+        `refusals` returns.
         """
         return {
             port_id: BindingReport(
                 installed=seconds(port_id) is not None,
                 seconds=seconds(port_id),
-                unmapped=sum(
-                    unmapped.get(ip, 0)
-                    for ip in {masked.ip for masked in self._desired[port_id].mappings}
-                ),
+                unmapped=counted.get(port_id, RefusalCounts()).unmapped,
             )
             for port_id in port_ids
             if port_id in self._desired
         }
+
+    def refusals(self, unmapped: Mapping[str, int]) -> dict[str, RefusalCounts]:
+        """Return what was refused to each desired binding; *unmapped* counts connections by masked address."""
+        return {
+            port_id: RefusalCounts(
+                sum(unmapped.get(ip, 0) for ip in {masked.ip for masked in binding.mappings})
+            )
+            for port_id, binding in self._desired.items()
+        }
+
+    def told(self, port_id: str, refusals: Refusals) -> str:
+        """Return a sentence for operators about what was refused to a desired binding."""
+        return f"lease {self._desired[port_id].lease_id}: {'; '.join(refusals.sentences(()))}"
 
 
 def is_in(state: plan.DatapathState, binding: LocalBinding) -> bool:

@@ -2,10 +2,12 @@
 """What the kernel contains, what it should contain, and the operations that lead from one to the other.
 
 This module computes with values only. It knows the shape of the datapath: a chain per tap; a return path
-and mappings per identity, the node-local address of a VM port; and, apart from these, the mappings of the
-host's own programs. It knows nothing of netlink, clocks or threads. Its rules:
+and mappings per identity, which stands for one address of a VM port on its host; the sources, by which a tap's
+packets from further addresses of the port get their identities; and, apart from these, the mappings of the host's own
+programs. It knows nothing of netlink, clocks or threads. Its rules:
 
-1. One port is one chain on its tap, one return path, and its mappings. The three change together.
+1. One port is one chain on its tap and, for each of its addresses, one return path and its mappings; and a source for
+   each address after the first. They change together.
 2. Deletions of a port come before its additions: the kernel refuses to overwrite a map element.
 3. A mapping that is removed or changed takes its live connections with it: every plan names the
    connections to cut once its operations are in force.
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding, LocalBinding
@@ -24,9 +27,10 @@ from gsaas.objects.binding import Binding, LocalBinding
 
 @dataclass(frozen=True)
 class ChainTag:
-    """The port that a tap's chain serves, as written into the chain's comment."""
+    """The port that a tap's chain serves, as written into the chain's comment, with the first of its addresses."""
 
     identity: str
+    """That of the first address."""
     ifindex: int
     """Interface index of the tap when the chain was made: a tap of the same name may be another one."""
     mac: str
@@ -64,12 +68,33 @@ class Attachment:
 
     tag: ChainTag
     mappings: Mapping[Address, Address] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Further addresses of the port -> their identities."""
 
     @classmethod
-    def for_binding(cls, binding: Binding, identity: str, ifindex: int) -> Attachment:
+    def for_binding(
+        cls,
+        binding: Binding,
+        identity: str,
+        ifindex: int,
+        sources: Mapping[str, str] = MappingProxyType({}),
+    ) -> Attachment:
         """Return the attachment of *binding* to the tap with this interface index."""
         tag = ChainTag(identity, ifindex, binding.mac.lower(), binding.ip, binding.port_id)
-        return cls(tag, binding.mappings)
+        return cls(tag, binding.mappings, sources)
+
+    def return_paths(self) -> dict[str, ReturnPath]:
+        """Return identity -> where its replies go, the first address's first."""
+        tag = self.tag
+        others = {
+            identity: ReturnPath(tag.ifindex, tag.mac, ip) for ip, identity in self.sources.items()
+        }
+        return {tag.identity: tag.return_path, **others}
+
+
+def unmapped_attachment(state: DatapathState, tag: ChainTag) -> Attachment:
+    """Return what the chain of a removed binding should be: every connection of its VM is reset."""
+    return Attachment(tag, sources=dict(state.sources.get(tag.ifindex, {})))
 
 
 @dataclass(frozen=True)
@@ -85,6 +110,22 @@ class AddChain:
 
     tap: str
     tag: ChainTag
+
+
+@dataclass(frozen=True)
+class DeleteSources:
+    """Accept packets from these addresses no longer from the tap with this interface index."""
+
+    ifindex: int
+    ips: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class AddSources:
+    """Accept packets from these addresses from the tap with this interface index: address -> identity."""
+
+    ifindex: int
+    identities: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -143,6 +184,8 @@ class AddLocalMappings:
 Operation = (
     DeleteChain
     | AddChain
+    | DeleteSources
+    | AddSources
     | DeleteReturnPath
     | AddReturnPath
     | DeleteMappings
@@ -201,12 +244,17 @@ class DatapathState:
     """Masked address -> real address, by identity; no identity has an empty dictionary."""
     local_mappings: dict[LocalKey, Address] = field(default_factory=dict)
     """The mappings of the host's own programs."""
+    sources: dict[int, dict[str, str]] = field(default_factory=dict)
+    """Address -> identity, by the interface index of the tap; without the first address of each port."""
 
     def copy(self) -> DatapathState:
         """Return a state that can be changed without changing this one."""
-        mappings = {identity: dict(current) for identity, current in self.mappings.items()}
         return DatapathState(
-            dict(self.chains), dict(self.return_paths), mappings, dict(self.local_mappings)
+            dict(self.chains),
+            dict(self.return_paths),
+            {identity: dict(current) for identity, current in self.mappings.items()},
+            dict(self.local_mappings),
+            {ifindex: dict(current) for ifindex, current in self.sources.items()},
         )
 
     def commit(self, operations: Iterable[Operation]) -> None:
@@ -225,6 +273,13 @@ class DatapathState:
                     self.chains[tap] = tag
                 case DeleteChain(tap):
                     del self.chains[tap]
+                case AddSources(ifindex, identities):
+                    self.sources.setdefault(ifindex, {}).update(identities)
+                case DeleteSources(ifindex, ips):
+                    for ip in ips:
+                        del self.sources[ifindex][ip]
+                    if not self.sources[ifindex]:
+                        del self.sources[ifindex]
                 case AddReturnPath(identity, path):
                     self.return_paths[identity] = path
                 case DeleteReturnPath(identity):
@@ -240,20 +295,25 @@ def attach(state: DatapathState, tap: str, desired: Attachment) -> Plan:
     """Return the plan that makes the chain of *tap* equal to *desired*; empty if it is that already."""
     plan = Plan()
     tag = desired.tag
+    paths = desired.return_paths()
     current_tag = state.chains.get(tap)
     if tap in state.chains and current_tag != tag:
         plan.operations.append(DeleteChain(tap))
-        if current_tag is not None and current_tag.identity != tag.identity:
+        if current_tag is not None and current_tag.identity not in paths:
             plan.extend(_remove_identity(state, current_tag.identity))
-    path = tag.return_path
-    current_path = state.return_paths.get(tag.identity)
-    if current_path is not None and current_path != path:
-        plan.operations.append(DeleteReturnPath(tag.identity))
-    changes, cuts = _change_mappings(state, tag.identity, desired.mappings)
-    plan.operations += changes
-    plan.cuts += cuts
-    if current_path != path:
-        plan.operations.append(AddReturnPath(tag.identity, path))
+        elif current_tag is not None and current_tag.ifindex != tag.ifindex:
+            # Another tap: the VM was started anew, and knows nothing of its connections.
+            plan.cuts += map(Cut, paths)
+    former = tag.ifindex if current_tag is None else current_tag.ifindex
+    if former != tag.ifindex and not _is_elsewhere(state, former, tap):
+        plan.extend(_remove_sources(state, former, keep=paths))
+    plan.extend(_remove_sources(state, tag.ifindex, desired.sources, keep=paths))
+    for identity, path in paths.items():
+        plan.extend(_connect(state, identity, path, desired.mappings))
+    present = state.sources.get(tag.ifindex, {})
+    added = {ip: name for ip, name in desired.sources.items() if present.get(ip) != name}
+    if added:
+        plan.operations.append(AddSources(tag.ifindex, added))
     # The chain comes last: once it is there, packets come, and everything behind it must be ready.
     if current_tag != tag:
         plan.operations.append(AddChain(tap, tag))
@@ -268,6 +328,7 @@ def detach(state: DatapathState, tap: str) -> Plan:
         tag = state.chains[tap]
         if tag is not None:
             plan.extend(_remove_identity(state, tag.identity))
+            plan.extend(_remove_sources(state, tag.ifindex))
     return plan
 
 
@@ -291,9 +352,17 @@ def reconcile(
         attachment = desired.get(tap)
         if attachment is None or (tag is not None and tag.identity != attachment.tag.identity):
             append(detach(planned, tap))
+    # So do sources: an identity may have been that of another tap.
+    kept = {tag.ifindex for tap in keep if (tag := state.chains.get(tap)) is not None}
+    wanted = {each.tag.ifindex: each.sources for each in desired.values()}
+    for ifindex in sorted(planned.sources.keys() - kept):
+        append(_remove_sources(planned, ifindex, wanted.get(ifindex, {})))
     for tap in sorted(desired):
         append(attach(planned, tap, desired[tap]))
-    used = {tag.identity for tag in planned.chains.values() if tag is not None}
+    tags = [tag for tag in planned.chains.values() if tag is not None]
+    used = {tag.identity for tag in tags}
+    for tag in tags:
+        used.update(planned.sources.get(tag.ifindex, {}).values())
     for identity in sorted((planned.return_paths.keys() | planned.mappings.keys()) - used):
         append(_remove_identity(planned, identity))
     plan.cuts = list(dict.fromkeys(plan.cuts))
@@ -358,6 +427,46 @@ def _change_mappings(
     if len(removed) == len(current):
         return operations, [Cut(identity)]
     return operations, [Cut(identity, masked) for masked in removed]
+
+
+def _is_elsewhere(state: DatapathState, ifindex: int, tap: str) -> bool:
+    """Return whether a chain on another tap than *tap* is for the interface with this index: it was renamed."""
+    return any(
+        tag is not None and tag.ifindex == ifindex
+        for name, tag in state.chains.items()
+        if name != tap
+    )
+
+
+def _connect(
+    state: DatapathState, identity: str, path: ReturnPath, mappings: Mapping[Address, Address]
+) -> Plan:
+    """Return the plan that gives *identity* this return path and these mappings."""
+    current = state.return_paths.get(identity)
+    operations, cuts = _change_mappings(state, identity, mappings)
+    if current != path:
+        if current is not None:
+            operations.insert(0, DeleteReturnPath(identity))
+        operations.append(AddReturnPath(identity, path))
+    return Plan(operations, [*cuts])
+
+
+def _remove_sources(
+    state: DatapathState,
+    ifindex: int,
+    wanted: Mapping[str, str] = MappingProxyType({}),
+    *,
+    keep: Collection[str] = (),
+) -> Plan:
+    """Return the plan that removes all sources of a tap but *wanted*, and their identities but those in *keep*."""
+    current = state.sources.get(ifindex, {})
+    removed = {ip: name for ip, name in current.items() if wanted.get(ip) != name}
+    plan = Plan([DeleteSources(ifindex, tuple(removed))] if removed else [])
+    kept = {*keep, *(name for ip, name in current.items() if ip not in removed)}
+    for identity in dict.fromkeys(removed.values()):
+        if identity not in kept:
+            plan.extend(_remove_identity(state, identity))
+    return plan
 
 
 def _remove_identity(state: DatapathState, identity: str) -> Plan:

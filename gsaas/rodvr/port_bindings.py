@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 
 from gsaas.objects.binding import Binding
 from gsaas.objects.endpoint_report import BindingReport, Traffic
+from gsaas.objects.refusals import Refusals
 from gsaas.rodvr import plan
-from gsaas.rodvr.identities import Identities, NoIdentityLeft
+from gsaas.rodvr.identities import Holder, Identities, NoIdentityLeft
+from gsaas.rodvr.recent_refusals import RefusalCounts
 
 InterfaceIndex = Callable[[str], int | None]
 """The interface index of a tap, None if there is no such tap; `ValueError` for an impossible name."""
@@ -119,9 +121,7 @@ class PortBindings:
         index = interface_index(binding.tap)
         if index is None:
             return plan.detach(state, binding.tap), False
-        identity = self.identities.allocate(port_id)
-        attachment = plan.Attachment.for_binding(binding, identity, index)
-        return plan.attach(state, binding.tap, attachment), True
+        return plan.attach(state, binding.tap, self._attachment(binding, index)), True
 
     def plan_all(
         self, state: plan.DatapathState, interface_index: InterfaceIndex, now: float
@@ -134,6 +134,8 @@ class PortBindings:
         for tag in state.chains.values():
             if tag is not None:
                 self.identities.adopt(tag.port_id, tag.identity)
+                for ip, identity in state.sources.get(tag.ifindex, {}).items():
+                    self.identities.adopt(tag.port_id, identity, ip)
         for port_id, binding in self._desired.items():
             owner = self._owners[binding.tap]
             if owner != port_id:
@@ -145,14 +147,18 @@ class PortBindings:
                 self._check(binding)
                 index = interface_index(binding.tap)
                 if index is not None:
-                    identity = self.identities.allocate(port_id)
-                    wanted.attachments[binding.tap] = plan.Attachment.for_binding(
-                        binding, identity, index
-                    )
+                    wanted.attachments[binding.tap] = self._attachment(binding, index)
             except (ValueError, NoIdentityLeft) as error:
                 wanted.refused[port_id] = f"port {port_id}: {error}"
         self._plan_unwanted(state, interface_index, now, wanted)
         return wanted
+
+    def _attachment(self, binding: Binding, index: int) -> plan.Attachment:
+        port_id = binding.port_id
+        identity = self.identities.allocate(port_id)
+        others = [ip for ip in dict.fromkeys(binding.other_ips) if ip != binding.ip]
+        sources = {ip: self.identities.allocate(port_id, ip) for ip in others}
+        return plan.Attachment.for_binding(binding, identity, index, sources)
 
     def _plan_unwanted(
         self,
@@ -169,12 +175,13 @@ class PortBindings:
             present = interface_index(tap) == tag.ifindex
             if tap in self._grace_ends or self._complete:
                 if present and now < self._grace_ends.setdefault(tap, now + self._grace):
-                    wanted.attachments[tap] = plan.Attachment(tag)
+                    wanted.attachments[tap] = plan.unmapped_attachment(state, tag)
             else:
                 wanted.keep.add(tap)
                 if present:
                     mappings = state.mappings.get(tag.identity, {})
-                    wanted.attachments[tap] = plan.Attachment(tag, mappings)
+                    sources = dict(state.sources.get(tag.ifindex, {}))
+                    wanted.attachments[tap] = plan.Attachment(tag, mappings, sources)
         self._grace_ends = {
             tap: end for tap, end in self._grace_ends.items() if tap in wanted.attachments
         }
@@ -223,14 +230,19 @@ class PortBindings:
         """Forget the grace period of *tap*, whose chain is gone."""
         del self._grace_ends[tap]
 
-    def unused_identities(self, state: plan.DatapathState) -> list[tuple[str, str]]:
-        """Return (port id, identity) of ports that are not desired and have no chain in *state*."""
-        attached = {tag.port_id for tag in state.chains.values() if tag is not None}
+    def unused_identities(self, state: plan.DatapathState) -> list[tuple[str, Holder]]:
+        """Return the identities, each with its holder, of what is not desired and is not in *state*."""
+        used = {tag.identity for tag in state.chains.values() if tag is not None}
+        used |= {identity for sources in state.sources.values() for identity in sources.values()}
         return [
-            (port_id, self.identities.allocate(port_id))
-            for port_id in self.identities.ports()
-            if port_id not in attached and port_id not in self._desired
+            (identity, (port_id, ip))
+            for identity, (port_id, ip) in self.identities.all()
+            if identity not in used and not self._is_desired(port_id, ip)
         ]
+
+    def _is_desired(self, port_id: str, ip: str) -> bool:
+        binding = self._desired.get(port_id)
+        return binding is not None and (not ip or ip in binding.other_ips)
 
     # -- reports ------------------------------------------------------------------------------------
 
@@ -238,23 +250,51 @@ class PortBindings:
         self,
         port_ids: Iterable[str],
         seconds: Callable[[str], float | None],
-        unmapped: Mapping[str, int],
-        refused: Mapping[str, int],
+        counted: Mapping[str, RefusalCounts],
     ) -> dict[str, BindingReport]:
         """Return reports of those of *port_ids* that are desired.
 
-        *seconds* tells how long an installation took, None for a binding that is not installed. *unmapped* counts
-        connections by identity, *refused* packets by tap.
+        *seconds* tells how long an installation took, None for a binding that is not installed. *counted* is what
+        `refusals` returns.
         """
         return {
             port_id: BindingReport(
                 installed=seconds(port_id) is not None,
                 seconds=seconds(port_id),
-                unmapped=unmapped.get(self.identities.get(port_id) or "", 0),
-                refused=refused.get(self._desired[port_id].tap, 0),
+                unmapped=counts.unmapped,
+                refused=counts.foreign + counts.not_tcp + counts.fragments,
             )
             for port_id in port_ids
             if port_id in self._desired
+            for counts in [counted.get(port_id, RefusalCounts())]
+        }
+
+    def refusals(
+        self, unmapped: Mapping[str, int], dropped: Mapping[str, RefusalCounts]
+    ) -> dict[str, RefusalCounts]:
+        """Return what was refused to each desired port.
+
+        *unmapped* counts connections by identity, and *dropped* has the packets that were dropped at each tap.
+        """
+        return {
+            port_id: dropped.get(binding.tap, RefusalCounts())._replace(
+                unmapped=sum(unmapped.get(each, 0) for each in self.identities.of_port(port_id))
+            )
+            for port_id, binding in self._desired.items()
+        }
+
+    def told(self, port_id: str, refusals: Refusals) -> str:
+        """Return a sentence for operators about what was refused to a desired port."""
+        binding = self._desired[port_id]
+        sentences = refusals.sentences((binding.ip, *binding.other_ips))
+        return f"lease {binding.lease_id}, port {port_id}: {'; '.join(sentences)}"
+
+    def strangers(self, by_index: Mapping[int, str], state: plan.DatapathState) -> dict[str, str]:
+        """Return port id -> an address that it has sent from and does not have, from those of taps by their index."""
+        return {
+            tag.port_id: by_index[tag.ifindex]
+            for tag in state.chains.values()
+            if tag is not None and tag.ifindex in by_index
         }
 
     def traffic(
@@ -269,9 +309,11 @@ class PortBindings:
         """
         found = {}
         for port_id, binding in self._desired.items():
-            identity = self.identities.get(port_id) or ""
-            if binding.tap in sent and identity in received:
+            identities = self.identities.of_port(port_id)
+            if binding.tap in sent and any(identity in received for identity in identities):
                 found[port_id] = Traffic(
-                    sent[binding.tap], received[identity], connections.get(identity, 0)
+                    sent[binding.tap],
+                    sum(received.get(identity, 0) for identity in identities),
+                    sum(connections.get(identity, 0) for identity in identities),
                 )
         return found

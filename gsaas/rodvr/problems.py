@@ -49,6 +49,11 @@ class Problems:
         for number, text in enumerate(texts):
             self._texts[f"{_OBSTACLE} {number}"] = text
 
+    @property
+    def has_obstacles(self) -> bool:
+        """Return whether there are problems that only an operator can solve."""
+        return any(key.startswith(_OBSTACLE) for key in self._texts)
+
     def texts(self) -> tuple[str, ...]:
         """Return all problems and obstacles, in the order in which they were found."""
         return tuple(self._texts.values())

@@ -45,20 +45,20 @@ class RealAddresses:
     ) -> None:
         """*reserved* are RODVR's own networks: masked addresses and identities."""
         self._gpu_device = gpu_device
-        self._configured = gpu_network
+        self.needs_routes = not gpu_network.prefixes
+        """Whether the networks behind the GPU NIC matter."""
         self._reserved = tuple(reserved)
         self._devices: Mapping[str, str] = {}
         self._reached: frozenset[ipaddress.IPv4Network] = frozenset()
-
-    @property
-    def needs_routes(self) -> bool:
-        """Whether the networks behind the GPU NIC matter."""
-        return not self._configured.prefixes
+        self._network: GpuNetwork | None = gpu_network if gpu_network.prefixes else None
+        """None if it is not known."""
 
     def learn(self, found: HostAddresses) -> None:
         """Take over what the kernel has now."""
         self._devices = found.devices
         self._reached |= found.reached
+        if self.needs_routes and self._reached:
+            self._network = GpuNetwork(tuple(sorted(self._reached)))
 
     def check(self, binding: Binding | LocalBinding) -> None:
         """Raise `ValueError` if a mapping of *binding* leads to an address that it must not lead to."""
@@ -68,19 +68,13 @@ class RealAddresses:
 
     def refusal(self, real: Address) -> str | None:
         """Return why nothing may be mapped to *real*, as a sentence without a full stop; None if it may be."""
-        if self._configured.prefixes:
-            network = self._configured
-        elif self._reached:
-            network = GpuNetwork(tuple(sorted(self._reached)))
-        else:
+        if self._network is None:
             return (
                 f"the GPU network is not known: {self._gpu_device} has no address and no route, and "
                 "[gpu_network]prefixes is not set"
             )
-        if refusal := network.refusal(real.ip):
-            hint = (
-                "" if self._configured.prefixes else "; set [gpu_network]prefixes if it should be"
-            )
+        if refusal := self._network.refusal(real.ip):
+            hint = "; set [gpu_network]prefixes if it should be" if self.needs_routes else ""
             return refusal + hint
         ip = ipaddress.IPv4Address(real.ip)
         for reserved in self._reserved:

@@ -7,8 +7,9 @@ changes and reads; the other modules are its parts:
     ruleset    RODVR's two tables as data              encoder         the operations of a plan as messages
     links      veth pair, route, sysctls               decoder         the state that dumps describe
     conntrack  reading and cutting connections         events          link and table notifications
-    resets     provoking resets of cut connections     forward_chains  forward chains of other programs
-    attributes  numbers of netlink attributes
+    resets     provoking resets of cut connections     chains          nftables rules of other programs
+    attributes  numbers of netlink attributes          legacy_tables   rules of iptables-legacy
+    extensions  matches and targets of iptables
 
 What the GPU hosts' fence uses too is in `gsaas.netlink`.
 

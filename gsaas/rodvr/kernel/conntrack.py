@@ -2,9 +2,9 @@
 """The connections that the kernel tracks: finds those of RODVR, and cuts them.
 
 A connection is cut by deleting its entry in the kernel's table. The VM's next packet then belongs to no
-connection, and the `stale` chain answers it with a reset; `resets` makes the VM send such a packet. The
-daemon's next packet finds no socket on this host and is reset too; a daemon that sends none finds out by
-its TCP keepalive.
+connection, and the `stale` chain answers it with a reset; the daemon's next packet finds no socket on this
+host and is reset too. `resets` makes both ends send such a packet: a daemon that goes on for other leases of
+this host would otherwise wait for a program that is gone, until its TCP keepalive if it has one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import ipaddress
 import socket
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,11 +33,15 @@ from gsaas.rodvr.plan import Connection, Cut, LocalCut
 _SUBSYSTEM = NFNL_SUBSYS_CTNETLINK << 8
 _TCP = b"\x06"
 # Attribute numbers of linux/netfilter/nfnetlink_conntrack.h.
-_TUPLE_ORIGINAL, _TUPLE_REPLY, _STATUS, _ZONE, _FILTER, _STATUS_MASK = 1, 2, 3, 18, 25, 26
+_TUPLE_ORIGINAL, _TUPLE_REPLY, _STATUS, _PROTOCOL_STATE = 1, 2, 3, 4
+_ZONE, _FILTER, _STATUS_MASK = 18, 25, 26
 _TUPLE_IP, _TUPLE_PROTOCOL = 1, 2
 _IP_SOURCE, _IP_DESTINATION = 1, 2
 _PROTOCOL_NUMBER, _PORT_SOURCE, _PORT_DESTINATION = 1, 2, 3
 _FILTER_ORIGINAL_FLAGS = 1
+_OF_TCP, _TCP_STATE = 1, 1
+_ESTABLISHED = b"\x03"
+"""TCP_CONNTRACK_ESTABLISHED of linux/netfilter/nf_conntrack_tcp.h."""
 _DESTINATION_TRANSLATED = 0x20
 """IPS_DST_NAT, the status of a connection whose destination was translated."""
 
@@ -53,6 +57,10 @@ class _TrackedConnection(NamedTuple):
     client: Address
     masked: Address
     real: Address
+    seen: Address
+    """What the daemon sees as its client: an address of this host, or the client itself."""
+    established: bool
+    """Neither has ended it."""
 
 
 _SYSCTLS = Path("/proc/sys/net/netfilter")
@@ -83,7 +91,7 @@ class Conntrack:
         self._filtered = filtered
 
     def cut(self, cuts: Iterable[Cut | LocalCut], *, silently: bool = False) -> None:
-        """Delete the connections of *cuts* and reset them at their clients.
+        """Delete the connections of *cuts* and reset them at both ends.
 
         It is no error if there are none. Raises `NetlinkRefused` if the kernel refuses. *silently* leaves
         the resets out, and with them what takes time: to find the clients, the kernel goes through its
@@ -104,7 +112,8 @@ class Conntrack:
         ]
         if not self._delete_by_filter(port_cuts):
             self._delete(entries)
-        resets.provoke_resets(self._netns, ((entry.client, entry.masked) for entry in entries))
+        # What a daemon of this host sent to a VM's identity would show its real address to the VM.
+        self._reset(entries, (entry for entry in entries if entry.seen != entry.client))
 
     def forget(self, *networks: ipaddress.IPv4Network, translated: bool = True) -> None:
         """Delete the TCP connections from or to an address of *networks*, and reset none at its client.
@@ -153,7 +162,15 @@ class Conntrack:
             return
         entries = [entry for entry in self._entries() if entry.masked in masked]
         self._delete(entries)
-        resets.provoke_resets(self._netns, ((entry.client, entry.masked) for entry in entries))
+        self._reset(entries, entries)
+
+    def _reset(
+        self, at_clients: Iterable[_TrackedConnection], at_daemons: Iterable[_TrackedConnection]
+    ) -> None:
+        resets.provoke_resets(self._netns, ((each.client, each.masked) for each in at_clients))
+        # What is over would be begun again.
+        open_ = (each for each in at_daemons if each.established)
+        resets.reset_daemons(self._netns, ((each.real, each.seen) for each in open_))
 
     def _delete_by_filter(self, cuts: Iterable[Cut]) -> bool:
         if not self._filtered:
@@ -189,8 +206,16 @@ class Conntrack:
             original, reply = fields.get(_TUPLE_ORIGINAL), fields.get(_TUPLE_REPLY)
             if original is not None and reply is not None and _is_tcp(original):
                 client, masked = _ends(original)
-                real, _ = _ends(reply)
-                yield _TrackedConnection(original, fields.get(_ZONE), client, masked, real)
+                real, seen = _ends(reply)
+                yield _TrackedConnection(
+                    original,
+                    fields.get(_ZONE),
+                    client,
+                    masked,
+                    real,
+                    seen,
+                    _state(fields) == _ESTABLISHED,
+                )
 
 
 def _filter(cut: Cut) -> bytes:
@@ -210,6 +235,11 @@ def _filter(cut: Cut) -> bytes:
 def _is_tcp(tuple_: bytes) -> bool:
     protocol = wire.by_kind(wire.by_kind(tuple_).get(_TUPLE_PROTOCOL, b""))
     return protocol.get(_PROTOCOL_NUMBER) == _TCP
+
+
+def _state(fields: Mapping[int, bytes]) -> bytes | None:
+    of_tcp = wire.by_kind(fields.get(_PROTOCOL_STATE, b"")).get(_OF_TCP, b"")
+    return wire.by_kind(of_tcp).get(_TCP_STATE)
 
 
 def _ends(tuple_: bytes) -> tuple[Address, Address]:

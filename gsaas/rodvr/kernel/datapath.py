@@ -10,6 +10,7 @@ them.
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Iterable, Set
 from dataclasses import dataclass
 
@@ -21,14 +22,16 @@ from gsaas.netlink.transport import NetlinkRefused, Nfnetlink
 from gsaas.netlink.wire import Message
 from gsaas.objects.address import Address
 from gsaas.objects.endpoint_report import ConntrackLevel
-from gsaas.rodvr import forwarding, plan
+from gsaas.rodvr import path, plan
 from gsaas.rodvr.config import DatapathConfig
-from gsaas.rodvr.kernel import decoder, encoder, forward_chains, ruleset
+from gsaas.rodvr.kernel import chains, decoder, encoder, legacy_tables, ruleset
 from gsaas.rodvr.kernel.conntrack import Conntrack, table_level
 from gsaas.rodvr.kernel.events import Watch
 from gsaas.rodvr.kernel.links import Links
-from gsaas.rodvr.kernel.ruleset import INNER, IPV4, NETDEV, OUTER, TABLE, RulesetConfig
+from gsaas.rodvr.kernel.ruleset import INNER, IPV4, NETDEV, OUTER, SOURCES, TABLE, RulesetConfig
 from gsaas.rodvr.real_addresses import HostAddresses
+
+LOG = logging.getLogger(__name__)
 
 _TABLE_NAME, _TABLE_FLAGS, _TABLE_USERDATA, _TABLE_OWNER = 1, 2, 6, 7
 
@@ -70,6 +73,8 @@ class Datapath:
         self._config: RulesetConfig | None = None
         self._encoder: encoder.OperationEncoder | None = None
         self._forwarded_before: bool | None = None
+        self._current = False
+        """Whether the tables are of this release and this configuration."""
 
     @property
     def protected(self) -> bool:
@@ -132,7 +137,8 @@ class Datapath:
         )
         if config != self._config:
             self._config, self._encoder = config, encoder.OperationEncoder(config)
-        return self._take_over(tables)
+        self._current = self._take_over(tables)
+        return self._current
 
     def read(self) -> DatapathSnapshot:
         """Return what RODVR's tables contain; without tables, an empty state that is not intact.
@@ -141,17 +147,18 @@ class Datapath:
         `RuntimeError` before `prepare`.
         """
         if self._config is None:
-            raise RuntimeError("read comes after prepare")
+            raise RuntimeError("call prepare before read")
         reader = self._reader
         try:
             rules = {family: reader.dump(decoder.list_rules(family)) for family in (NETDEV, IPV4)}
             state = decoder.read_state(
                 chains=reader.dump(decoder.list_chains(NETDEV)),
                 rules=rules[NETDEV],
+                sources=self._sources(),
                 back=reader.dump(decoder.list_elements(NETDEV, "back")),
                 real=reader.dump(decoder.list_elements(IPV4, "real")),
                 local=reader.dump(decoder.list_elements(IPV4, "local")),
-                rules_per_tap=ruleset.rules_per_tap(self._config),
+                rules_per_tap=ruleset.rules_per_tap(self._config) if self._current else None,
             )
         except NetlinkRefused as refusal:
             if refusal.errno != errno.ENOENT:
@@ -167,6 +174,15 @@ class Datapath:
         intact = all(counted.get(chain) == count for chain, count in expected.items())
         return DatapathSnapshot(state, intact)
 
+    def _sources(self) -> list[bytes]:
+        """Return the elements of `sources`; none if the tables are of a release that had no such map."""
+        try:
+            return self._reader.dump(decoder.list_elements(NETDEV, SOURCES))
+        except NetlinkRefused as refusal:
+            if refusal.errno != errno.ENOENT:
+                raise
+            return []
+
     def apply(self, operations: Iterable[plan.Operation], *, rebuild: bool = False) -> None:
         """Carry out *operations* as one transaction, on top of new tables if *rebuild*.
 
@@ -174,7 +190,7 @@ class Datapath:
         `RuntimeError` before `prepare`; then nothing has changed.
         """
         if self._config is None or self._encoder is None:
-            raise RuntimeError("apply comes after prepare")
+            raise RuntimeError("call prepare before apply")
         messages = self._encoder.messages(operations)
         if not rebuild:
             self._netlink.transact(messages)
@@ -192,6 +208,7 @@ class Datapath:
             self._flags = 0  # this kernel does not support table owners
             created = ruleset.add_tables(self._config, self._flags)
             self._netlink.transact([*deletions, *created, *base, *messages])
+        self._current = True
 
     def cut(self, cuts: Iterable[plan.Cut | plan.LocalCut], *, silently: bool = False) -> None:
         """End connections and reset them at their clients.
@@ -244,6 +261,12 @@ class Datapath:
         """Return tap -> bytes that its VM sent to masked addresses, and packets that were dropped there."""
         return decoder.read_tap_counters(self._reader.dump(decoder.list_rules(NETDEV)))
 
+    def strangers(self) -> dict[int, str]:
+        """Return interface index of a tap -> an address that its VM has sent from, and is not its port's."""
+        return decoder.read_strangers(
+            self._reader.dump(decoder.list_elements(NETDEV, ruleset.STRANGERS))
+        )
+
     def received(self) -> dict[str, int]:
         """Return identity -> bytes that its VM received from daemons."""
         return decoder.read_received(self._reader.dump(decoder.list_elements(NETDEV, "back")))
@@ -256,20 +279,27 @@ class Datapath:
         """Return how full the kernel's table of connections is; None while it tracks none."""
         return table_level(self._netns)
 
-    def obstacles(self) -> list[str]:
-        """Return sentences for operators about configuration of this host that keeps the datapath from working."""
-        gpu = self.gpu_device
-        packets = (
-            forwarding.Packet(INNER, gpu, reply=False),
-            forwarding.Packet(gpu, INNER, reply=True),
-        )
-        found = [
-            forwarding.obstacle(chain, gpu, INNER)
-            for chain, rules_of in forward_chains.read(self._reader)
-            if any(forwarding.drops(chain, rules_of, packet) for packet in packets)
+    def obstacles(self, samples: Iterable[tuple[str, Address, Address | None]]) -> list[str]:
+        """Return sentences for operators about configuration of this host that keeps the datapath from working.
+
+        *samples* are connections of VMs, each as identity, masked address and real address; None for a real address
+        stands for any.
+        """
+        gpu, address = self.gpu_device, self.gpu_address()
+        found_indexes = {name: self.index(name) for name in (INNER, OUTER, gpu)}
+        indexes = {name: index for name, index in found_indexes.items() if index is not None}
+        connections = [
+            path.Connection(INNER, OUTER, gpu, address, identity, masked, real, indexes)
+            for identity, masked, real in samples
         ]
-        if "filter" in self._links.legacy_tables():
-            found.append(forwarding.legacy_obstacle(gpu, INNER))
+        try:
+            others = [*chains.read(self._reader), *legacy_tables.read(self._netns)]
+            found = path.obstacles(others, connections, self._networks.identities)
+            found += self._links.detours(connections)
+        except Exception as error:
+            # A kernel may have other forms, and others change rules while they are read: that harms no connection.
+            LOG.exception("rules and routes of other programs cannot be evaluated")
+            found = [f"the rules and routes of other programs cannot be evaluated: {error!r}"]
         if not self._links.loose_pickup():
             found.append(
                 "net.netfilter.nf_conntrack_tcp_loose is 0: connections to GPUs that were removed "

@@ -35,7 +35,8 @@ from gsaas.rodvr.kernel.attributes import (
     RULE_EXPRESSIONS,
     RULE_TABLE,
 )
-from gsaas.rodvr.kernel.ruleset import TABLE
+from gsaas.rodvr.kernel.ruleset import TABLE, TAP_COUNTERS
+from gsaas.rodvr.recent_refusals import RefusalCounts
 
 
 def list_elements(family: int, name: str) -> Message:
@@ -59,21 +60,27 @@ def list_rules(family: int) -> Message:
 def read_state(
     chains: Iterable[bytes],
     rules: Iterable[bytes],
+    sources: Iterable[bytes],
     back: Iterable[bytes],
     real: Iterable[bytes],
     local: Iterable[bytes],
-    rules_per_tap: int,
+    rules_per_tap: int | None,
 ) -> plan.DatapathState:
-    """Return the state that dumps of the two tables describe: chains and rules of netdev, and the three maps.
+    """Return the state that dumps of the two tables describe: chains and rules of netdev, and the maps.
 
-    The chain of a tap is intact with *rules_per_tap* rules.
+    The chain of a tap is intact with *rules_per_tap* rules; with None, whatever it has, because it is about to be made
+    anew, and only has to tell which port it belongs to.
     """
     state = plan.DatapathState()
     counts = count_rules(rules)
     for name, comment in _read_chains(chains).items():
         if name.startswith(CHAIN_PREFIX):
-            intact = counts.get(name) == rules_per_tap
+            intact = rules_per_tap in (None, counts.get(name))
             state.chains[name.removeprefix(CHAIN_PREFIX)] = _read_tag(comment) if intact else None
+    for key, value, _ in _read_elements(sources):
+        (ifindex,) = struct.unpack_from("=I", key)
+        of_tap = state.sources.setdefault(ifindex, {})
+        of_tap[socket.inet_ntoa(key[4:8])] = socket.inet_ntoa(value[:4])
     for key, value, _ in _read_elements(back):
         (ifindex,) = struct.unpack_from("=I", value)
         path = plan.ReturnPath(ifindex, value[4:10].hex(":"), socket.inet_ntoa(value[12:16]))
@@ -104,8 +111,8 @@ class TapCounters(NamedTuple):
 
     sent_bytes: int
     """Bytes of the packets that the VM sent to masked addresses: of IPv4 packets, without Ethernet's headers."""
-    refused: int
-    """Packets that were dropped: forged source, no TCP, or fragments."""
+    dropped: RefusalCounts
+    """Packets that were dropped."""
 
 
 def read_tap_counters(rules: Iterable[bytes]) -> dict[str, TapCounters]:
@@ -117,11 +124,25 @@ def read_tap_counters(rules: Iterable[bytes]) -> dict[str, TapCounters]:
         if chain.startswith(CHAIN_PREFIX) and wire.string(fields.get(RULE_TABLE)) == TABLE:
             tap = chain.removeprefix(CHAIN_PREFIX)
             expressions.setdefault(tap, []).append(fields[RULE_EXPRESSIONS])
-    # The last two rules of the chain carry and drop (`ruleset.tap_rules`), and dumps keep the order.
+    longest = -min(min(places) for places in TAP_COUNTERS.values())
+    counters = {}
+    for tap, rules_of in expressions.items():  # dumps keep the order
+        if len(rules_of) >= longest:
+            counted = {
+                name: [_read_counter(rules_of[place]) for place in places]
+                for name, places in TAP_COUNTERS.items()
+            }
+            sent = sum(each.bytes for each in counted.pop("sent"))
+            packets = {name: sum(each.packets for each in found) for name, found in counted.items()}
+            counters[tap] = TapCounters(sent, RefusalCounts(**packets))
+    return counters
+
+
+def read_strangers(elements: Iterable[bytes]) -> dict[int, str]:
+    """Return interface index -> the address that was remembered there, of the elements of `strangers`."""
     return {
-        tap: TapCounters(_read_counter(rules_of[-2]).bytes, _read_counter(rules_of[-1]).packets)
-        for tap, rules_of in expressions.items()
-        if len(rules_of) > 1
+        struct.unpack_from("=I", key)[0]: socket.inet_ntoa(value[:4])
+        for key, value, _ in _read_elements(elements)
     }
 
 

@@ -44,6 +44,7 @@ from gsaas.rodvr.kernel.attributes import (
 from gsaas.rodvr.kernel.ruleset import (
     IPV4,
     NETDEV,
+    SOURCES,
     TABLE,
     TAP_PRIORITY,
     RulesetConfig,
@@ -70,10 +71,11 @@ class OperationEncoder:
 
     def __init__(self, config: RulesetConfig) -> None:
         rules = tap_rules(config, _TEMPLATE_IP, _TEMPLATE_IDENTITY)
-        *self._before, carry, self._refuse = [_encode_rule(rule) for rule in rules]
-        # The rule compares the VM's address before it writes the identity.
-        self._before_ip, rest = carry.split(_TEMPLATE_IP)
-        self._between, self._after_identity = rest.split(_TEMPLATE_IDENTITY)
+        self._rules = [
+            [part.split(_TEMPLATE_IP) for part in _encode_rule(rule).split(_TEMPLATE_IDENTITY)]
+            for rule in rules
+        ]
+        """The parts of each rule between identities, each in parts between addresses."""
 
     def messages(self, operations: Iterable[plan.Operation]) -> list[Message]:
         """Return the messages of *operations*, in order; `ValueError` for an invalid MAC address or comment."""
@@ -95,6 +97,15 @@ class OperationEncoder:
                 case plan.AddReturnPath(identity, path):
                     element = _element(_address(identity), _return_path(path))
                     messages.append(_elements(True, NETDEV, "back", element, identity))
+                case plan.AddSources(ifindex, identities):
+                    elements = b"".join(
+                        _element(_source(ifindex, ip), _address(identity))
+                        for ip, identity in identities.items()
+                    )
+                    messages.append(_elements(True, NETDEV, SOURCES, elements, str(ifindex)))
+                case plan.DeleteSources(ifindex, ips):
+                    elements = b"".join(_element(_source(ifindex, ip)) for ip in ips)
+                    messages.append(_elements(False, NETDEV, SOURCES, elements, str(ifindex)))
                 case plan.DeleteReturnPath(identity):
                     element = _element(_address(identity))
                     messages.append(_elements(False, NETDEV, "back", element, identity))
@@ -118,11 +129,11 @@ class OperationEncoder:
         )
         kind = SUBSYSTEM | nft.NFT_MSG_NEWCHAIN
         messages = [Message(kind, NETDEV, body, NLM_F_CREATE, f"add chain on {tap}")]
-        carry = _address(tag.ip).join((self._before_ip, self._between))
-        carry = _address(tag.identity).join((carry, self._after_identity))
+        ip, identity = _address(tag.ip), _address(tag.identity)
         chain = wire.text(RULE_TABLE, TABLE) + wire.text(RULE_CHAIN, name)
         kind = SUBSYSTEM | nft.NFT_MSG_NEWRULE
-        for rule in (*self._before, carry, self._refuse):
+        for parts in self._rules:
+            rule = identity.join(ip.join(part) for part in parts)
             flags = NLM_F_CREATE | NLM_F_APPEND
             messages.append(Message(kind, NETDEV, chain + rule, flags, f"add rule on {tap}"))
         return messages
@@ -227,6 +238,10 @@ def _element(key: bytes, value: bytes | None = None) -> bytes:
     if value is not None:
         parts.append(wire.nested(ELEMENT_DATA, wire.attribute(1, value)))
     return wire.nested(1, *parts)
+
+
+def _source(ifindex: int, ip: str) -> bytes:
+    return ex.host32(ifindex) + _address(ip)
 
 
 def _return_path(path: plan.ReturnPath) -> bytes:

@@ -7,7 +7,7 @@ Used with the endpoint's lock acquired, except for `Watch.wait` and `Datapath.re
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from gsaas.objects.binding import LocalBinding
 from gsaas.rodvr import plan
@@ -197,12 +197,12 @@ class Kernel:
             self.datapath.forget_strays()
             self._strays_possible = False
 
-    def is_cut_off(self, identity: str | None) -> bool:
-        """Return whether it is certain that *identity*, None for a port without one, reaches no daemon any more."""
+    def are_cut_off(self, identities: Collection[str]) -> bool:
+        """Return whether it is certain that *identities*, those of a port, reach no daemon any more."""
         pending = any(
-            isinstance(cut, plan.Cut) and cut.identity == identity for cut in self.pending_cuts
+            isinstance(cut, plan.Cut) and cut.identity in identities for cut in self.pending_cuts
         )
-        return self.synced and not pending and identity not in self.state.mappings
+        return self.synced and not pending and self.state.mappings.keys().isdisjoint(identities)
 
     def is_local_cut_off(self, binding: LocalBinding) -> bool:
         """Return whether it is certain that programs of the host reach no daemon by *binding* any more."""

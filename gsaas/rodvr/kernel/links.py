@@ -11,10 +11,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import ipaddress
+import os
 import re
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from gsaas.netlink.namespace import entered
 from gsaas.netlink.transport import NetlinkRefused
 from gsaas.rodvr.kernel.ruleset import INNER, INNER_MAC, OUTER, OUTER_MAC
+from gsaas.rodvr.path import Connection
 from gsaas.rodvr.real_addresses import HostAddresses
 
 MTU = 65535
@@ -177,13 +179,47 @@ class Links:
         except FileNotFoundError:
             return True
 
-    def legacy_tables(self) -> list[str]:
-        """Return the tables of iptables-legacy that are in use; also empty without the permission to read them."""
+    def detours(self, connections: Iterable[Connection]) -> list[str]:
+        """Return sentences for operators about *connections* whose packets the kernel would route elsewhere.
+
+        It is asked for the route of packets as if they had come in: so rules of policy routing and reverse path filters
+        are part of the answer.
+        """
+        found = {}
+        with self._routing("look up routes") as route:
+            for each in connections:
+                if each.real is None:
+                    continue
+                ways = (
+                    (each.identity, each.real.ip, each.inner, each.gpu_device),
+                    (each.real.ip, each.identity, each.gpu_device, each.inner),
+                )
+                for source, destination, coming, going in ways:
+                    if (
+                        wrong := self._detour(route, source, destination, coming, going)
+                    ) is not None:
+                        found[coming, destination] = wrong
+        return list(found.values())
+
+    def _detour(
+        self, route: IPRoute, source: str, destination: str, coming: str, going: str
+    ) -> str | None:
+        """Return a sentence about a packet that does not leave through *going*; None if it does, or that is unknown."""
+        indexes = [index for name in (coming, going) if (index := self.index(name)) is not None]
+        if len(indexes) < 2 or not all(
+            route.get_links(index)[0]["flags"] & _UP for index in indexes
+        ):
+            return None
+        where = f"packets from {source} to {destination} that come in at {coming}"
+        remedy = "look at ip rule, ip route and the rp_filter settings"
         try:
-            with entered(self._netns):
-                return Path("/proc/thread-self/net/ip_tables_names").read_text().split()
-        except (FileNotFoundError, PermissionError):
-            return []
+            taken = route.route("get", dst=destination, src=source, iif=indexes[0])[0]
+        except NetlinkError as error:
+            return f"{where} are not routed to {going} but dropped ({os.strerror(error.code)}); {remedy}"
+        if taken.get_attr("RTA_OIF") == indexes[1]:
+            return None
+        other = _interface_name(taken.get_attr("RTA_OIF") or 0)
+        return f"{where} are routed to {other} and not to {going}; {remedy}"
 
     def remove(self, prefix: ipaddress.IPv4Network) -> None:
         """Delete the pair and the route to *prefix*, and restore the GPU NIC's setting.

@@ -6,10 +6,13 @@
                          same for what the host's own programs send to the local prefix
 
 A packet from a VM to a masked address enters at the tap's chain, before any bridge or switch sees it,
-gets the VM's identity as its source and leaves through rodvr0. It comes out of rodvr1 as an ordinary
-packet to be routed: map `real` gives its destination, and the GPU NIC masquerades it. The reply is
-translated back to the identity, is routed into rodvr1 and comes out of rodvr0, where map `back` gives tap,
-MAC and IP of the VM. No marks, zones or policy rules are used, so those of other programs cannot interfere.
+gets as its source the identity of the VM's address (that of the port's first one is part of the chain, map
+`sources` has those of further ones) and leaves through rodvr0. It comes out of rodvr1 as an ordinary packet
+to be routed: map `real` gives its destination, and the GPU NIC masquerades it. The reply is translated back
+to the identity, is routed into rodvr1 and comes out of rodvr0, where map `back` gives tap, MAC and IP of the
+VM. Between the two, the source MAC address contains the identity of the port's first address, by which
+connections are limited for each port, however many addresses that has. No marks, zones or policy rules are
+used, so those of other programs cannot interfere.
 
 Programs of the host have no tap. Their masked addresses are in the local prefix, which is routed to the
 GPU NIC, so that connections get its address; before they are sent, map `local` gives their destination by
@@ -36,7 +39,7 @@ OUTER, INNER = "rodvr0", "rodvr1"
 OUTER_MAC, INNER_MAC = "02:52:4f:44:56:00", "02:52:4f:44:56:01"
 TAP_PRIORITY = -500
 """Before everything else on the tap, Neutron's own ingress chains included."""
-VERSION = 7
+VERSION = 8
 """Part of the table comment: to be increased with every change of the rules, so that an upgraded endpoint
 rebuilds the tables."""
 
@@ -62,6 +65,13 @@ _COUNTED_DAEMONS = 1 << 20
 """Upper bound of the (identity, daemon) pairs whose connections are counted: far beyond the mappings of a host."""
 _CONNECTIONS, _CONNECTIONS_TO_DAEMON = "connections", "connections-to-daemon"
 _CONNECTIONS_ID, _CONNECTIONS_TO_DAEMON_ID = 5, 6
+SOURCES, STRANGERS = "sources", "strangers"
+_STRANGERS_ID = 8
+_PORT_MAC = bytes.fromhex("0252")
+"""Begins the source MAC addresses of VM's packets in rodvr1; the identity of the port's first address follows."""
+_STRANGERS_KEPT = 600
+"""Seconds for which `strangers` keeps the first address that a VM sent from and must not."""
+_COUNTED_TAPS = 65535
 
 
 @dataclass(frozen=True)
@@ -116,9 +126,18 @@ def base(config: RulesetConfig) -> list[Message]:
     requested = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     real = (nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     identity = (nft.DATA_TYPE_IPADDR,)
+    tap_source = (nft.DATA_TYPE_IFINDEX, nft.DATA_TYPE_IPADDR)
     user_requested = (nft.DATA_TYPE_UID, nft.DATA_TYPE_IPADDR, nft.DATA_TYPE_INET_SERVICE)
     return [
         ex.add_set(NETDEV, TABLE, "back", 1, identity, 4, data=back, data_length=16, counted=True),
+        ex.add_set(NETDEV, TABLE, SOURCES, 7, tap_source, 8, data=identity, data_length=4),
+        ex.add_set(
+            *(NETDEV, TABLE, STRANGERS, _STRANGERS_ID, (nft.DATA_TYPE_IFINDEX,), 4),
+            data=identity,
+            data_length=4,
+            counts=_COUNTED_TAPS,
+            timeout=_STRANGERS_KEPT,
+        ),
         ex.add_chain(NETDEV, TABLE, "back", _INGRESS, TAP_PRIORITY, device=OUTER),
         *[ex.add_rule(NETDEV, TABLE, r.chain, r.expressions) for r in netdev_rules(config)],
         ex.add_set(IPV4, TABLE, "real", 1, requested, 12, data=real, data_length=8),
@@ -277,7 +296,7 @@ def rules_per_chain(config: RulesetConfig) -> dict[tuple[int, str], int]:
 def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Expression]]:
     """Return the rules of one tap's chain: answer ARP, limit new connections, forward what is right, drop what is not.
 
-    *ip* is the port's fixed address, *identity* its identity, 4 bytes each.
+    *ip* is the port's first fixed address, *identity* its identity, 4 bytes each.
     """
     inner = bytes.fromhex(INNER_MAC.replace(":", ""))
     prefix = config.masked_prefix
@@ -311,29 +330,45 @@ def tap_rules(config: RulesetConfig, ip: bytes, identity: bytes) -> list[list[Ex
         ex.over_rate(config.limits.new_per_second, config.limits.burst),
         *_drop(),
     ]
-    carry = [
-        *_in_network(16, prefix),
-        ex.load(NETWORK, 12, 4, R),
-        ex.compare(R, ip),
-        ex.load(NETWORK, 9, 1, R),
-        ex.compare(R, _TCP),
-        # No fragments, which connection tracking would reassemble: the memory for that is the whole host's.
-        ex.load(NETWORK, 6, 2, R),
-        ex.mask(R, _MORE_FRAGMENTS_OR_OFFSET),
-        ex.compare(R, bytes(2)),
-        ex.immediate(R, identity),
-        ex.store(NETWORK, 12, 4, R, checksum=10),
+    is_tcp = [ex.load(NETWORK, 9, 1, R), ex.compare(R, _TCP)]
+    fragment_bits = [ex.load(NETWORK, 6, 2, R), ex.mask(R, _MORE_FRAGMENTS_OR_OFFSET)]
+    # No fragments, which connection tracking would reassemble: the memory for that is the whole host's.
+    is_whole_tcp = [*is_tcp, *fragment_bits, ex.compare(R, bytes(2))]
+    send = [
+        ex.store(NETWORK, 12, 4, R + 4, checksum=10),
         # rodvr1 takes only frames addressed to it.
-        ex.immediate(R, inner),
-        ex.store(LINK, 0, 6, R),
+        ex.immediate(R, inner + _PORT_MAC + identity),
+        ex.store(LINK, 0, 12, R),
         ex.counter(),
         ex.immediate(R, ex.host32(config.outer_index)),
         ex.forward_to(R),
     ]
-    refuse = [*_in_network(16, prefix), *_drop()]
+    source = ex.load(NETWORK, 12, 4, R + 1)
+    tap_source = [ex.meta(Meta.NFT_META_IIF, R), source]
+    is_first_address = [source, ex.compare(R + 1, ip), ex.immediate(R + 4, identity)]
+    is_other_address = [*tap_source, ex.lookup(SOURCES, R, R + 4)]
+    to_masked = _in_network(16, prefix)
+    is_not_tcp = [ex.load(NETWORK, 9, 1, R), ex.compare(R, _TCP, ex.NOT_EQUAL)]
+    is_fragment = [*fragment_bits, ex.compare(R, bytes(2), ex.NOT_EQUAL)]
+    remember = ex.remember_in(STRANGERS, _STRANGERS_ID, R, R + 1)
+    rules = [
+        answer_arp,
+        limit,
+        [*to_masked, *is_first_address, *is_whole_tcp, *send],
+        [*to_masked, *is_other_address, *is_whole_tcp, *send],
+        [*to_masked, *is_not_tcp, *_drop()],
+        [*to_masked, *is_fragment, *_drop()],
+        # A rule of its own, which ends when the set is full.
+        [*to_masked, *tap_source, remember],
+        [*to_masked, *_drop()],
+    ]
     if not config.limits.new_per_second:
-        return [answer_arp, carry, refuse]
-    return [answer_arp, limit, carry, refuse]
+        rules.remove(limit)
+    return rules
+
+
+TAP_COUNTERS = {"sent": (-6, -5), "not_tcp": (-4,), "fragments": (-3,), "foreign": (-1,)}
+"""What the rules of a tap's chain count, by their places from its end."""
 
 
 def rules_per_tap(config: RulesetConfig) -> int:
@@ -343,15 +378,15 @@ def rules_per_tap(config: RulesetConfig) -> int:
 
 def _beyond(limits: ConnectionLimits) -> list[list[Expression]]:
     """Return matches of a first packet, already translated, whose connection would be beyond one of *limits*."""
-    source = ex.load(NETWORK, 12, 4, R)
+    port = ex.load(LINK, 6 + len(_PORT_MAC), 4, R)
     matches = []
     if limits.per_daemon:
-        daemon = [source, ex.load(NETWORK, 16, 4, R + 1), ex.load(TRANSPORT, 2, 2, R + 2)]
+        daemon = [port, ex.load(NETWORK, 16, 4, R + 1), ex.load(TRANSPORT, 2, 2, R + 2)]
         name, set_id = _CONNECTIONS_TO_DAEMON, _CONNECTIONS_TO_DAEMON_ID
         matches.append([*daemon, ex.over_connections(name, set_id, R, limits.per_daemon)])
     if limits.per_vm:
         name, set_id = _CONNECTIONS, _CONNECTIONS_ID
-        matches.append([source, ex.over_connections(name, set_id, R, limits.per_vm)])
+        matches.append([port, ex.over_connections(name, set_id, R, limits.per_vm)])
     return matches
 
 

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding
+from tests.support.waiting import PATIENCE
 
 PEERS = str(Path(__file__).with_name("peers.py"))
 GPU_HOSTS = {"g1": "192.168.50.11", "g2": "192.168.50.12"}
@@ -37,7 +38,7 @@ VMS = {
 T = TypeVar("T")
 
 
-def eventually(what: Callable[[], T], seconds: float = 60.0) -> T:
+def eventually(what: Callable[[], T], seconds: float = PATIENCE) -> T:
     """*what*() as soon as it is true; `AssertionError` with its last value after *seconds*."""
     deadline = time.monotonic() + seconds
     while not (value := what()):
@@ -74,7 +75,7 @@ class Peer:
 
     def rest(self) -> list[str]:
         """Its remaining lines, once it has ended."""
-        return self.process.communicate(timeout=30)[0].split("\n")[:-1]
+        return self.process.communicate(timeout=PATIENCE)[0].split("\n")[:-1]
 
 
 class Lab:
@@ -99,6 +100,10 @@ class Lab:
 
     def run(self, place: str, *command: str, check: bool = True) -> str:
         return _call(["ip", "netns", "exec", self.name(place), *command], check=check)
+
+    def feed(self, place: str, text: str, *command: str) -> str:
+        """Run a command that reads *text*."""
+        return _call(["ip", "netns", "exec", self.name(place), *command], text)
 
     def nft(self, command: str, *, check: bool = True) -> str:
         return self.run("cmp", "nft", *command.split(), check=check)
@@ -147,20 +152,33 @@ class Lab:
         arguments = ["transfer", masked.ip, str(masked.port), str(mib)]
         return self.run(vm, sys.executable, "-SE", PEERS, *arguments).strip()
 
-    def talk(self, vm: str, masked: Address, count: int = 500, *, source_port: int = 0) -> Peer:
-        return self._start(vm, "talk", masked.ip, masked.port, count, source_port)
+    def talk(
+        self,
+        vm: str,
+        masked: Address,
+        count: int = 500,
+        *,
+        source_port: int = 0,
+        source: str = "",
+    ) -> Peer:
+        return self._start(vm, "talk", masked.ip, masked.port, count, source_port, source)
 
-    def send_on_signal(self, vm: str, masked: Address) -> Peer:
+    def send_on_signal(self, vm: str, masked: Address, *, source: str = "") -> Peer:
         """A connection whose client sends something when it gets a signal."""
-        return self._start(vm, "send_on_signal", masked.ip, masked.port)
+        return self._start(vm, "send_on_signal", masked.ip, masked.port, source)
 
-    def wait(self, vm: str, masked: Address) -> Peer:
+    def wait(self, vm: str, masked: Address, *, source: str = "") -> Peer:
         """A connection whose client sends nothing."""
-        return self._start(vm, "wait", masked.ip, masked.port)
+        return self._start(vm, "wait", masked.ip, masked.port, source)
 
     def ping(self, place: str, address: str, seconds: float = 3.0) -> bool:
         command = [sys.executable, "-SE", PEERS, "ping", address, str(seconds)]
         return self.run(place, *command).strip() == "answered"
+
+    def established(self, place: str, port: int) -> set[str]:
+        """The connections that the daemon at *port* has."""
+        words = ("-Htn", "state", "established", "sport", "=", f":{port}")
+        return set(self.run(place, "ss", *words).splitlines())
 
     def daemon(self, place: str, name: str, *ports: int) -> Peer:
         peer = self._start(place, "daemon", name, *ports)
@@ -263,7 +281,7 @@ class Lab:
 
 
 def _call(command: list[str], text: str | None = None, *, check: bool = True) -> str:
-    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=PATIENCE)
     if check and done.returncode:
         raise AssertionError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
     return done.stdout

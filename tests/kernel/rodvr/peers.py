@@ -3,8 +3,8 @@
 
     peers.py daemon NAME PORT…         says "NAME:PORT peer=IP" to every client, then echoes
     peers.py ask IP PORT [SOURCE]      prints what the daemon said, or the name of the error
-    peers.py talk IP PORT COUNT [SPORT] prints the same, then COUNT times a line, then how it ended
-    peers.py wait IP PORT              prints the same, then only waits, then how that ended
+    peers.py talk IP PORT COUNT [SPORT [SOURCE]] prints the same, then COUNT times a line, then how it ended
+    peers.py wait IP PORT [SOURCE]     prints the same, then only waits, then how that ended
     peers.py ping IP SECONDS           sends an ICMP echo request, prints "answered" or "silence"
     peers.py transfer IP PORT MIB      sends random bytes, prints whether they came back as they were
 
@@ -22,15 +22,11 @@ import sys
 import threading
 import time
 
-SECONDS = 3.0
+SECONDS = 20.0
 
 
 def daemon(name, *ports):
     async def serve(reader, writer, port):
-        connection = writer.get_extra_info("socket")
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT):
-            connection.setsockopt(socket.IPPROTO_TCP, option, 1)
         try:
             peer = writer.get_extra_info("peername")[0]
             writer.write(f"{name}:{port} peer={peer}\n".encode())
@@ -69,9 +65,9 @@ def ask(ip, port, source="", seconds=SECONDS):
         print(type(error).__name__)
 
 
-def talk(ip, port, count, source_port=0):
+def talk(ip, port, count, source_port=0, source=""):
     try:
-        _, stream = _connect(ip, port, ("", int(source_port)))
+        _, stream = _connect(ip, port, (source, int(source_port)))
         print(stream.readline().decode().strip(), flush=True)
         for _ in range(int(count)):
             stream.write(b"x\n")
@@ -84,10 +80,10 @@ def talk(ip, port, count, source_port=0):
         print(type(error).__name__, flush=True)
 
 
-def send_on_signal(ip, port):
+def send_on_signal(ip, port, source=""):
     """Say something once a line comes in."""
     try:
-        _, stream = _connect(ip, port)
+        _, stream = _connect(ip, port, (source, 0))
         print(stream.readline().decode().strip(), flush=True)
         sys.stdin.readline()
         stream.write(b"x\n")
@@ -97,11 +93,11 @@ def send_on_signal(ip, port):
         print(type(error).__name__, flush=True)
 
 
-def wait(ip, port):
+def wait(ip, port, source=""):
     try:
-        connection, stream = _connect(ip, port)
+        connection, stream = _connect(ip, port, (source, 0))
         print(stream.readline().decode().strip(), flush=True)
-        connection.settimeout(30)
+        connection.settimeout(240)
         stream.readline()
         print("closed", flush=True)
     except OSError as error:

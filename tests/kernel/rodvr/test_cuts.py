@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gsaas.objects.address import Address
 from gsaas.rodvr.config import DatapathConfig
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.kernel import Datapath
@@ -58,16 +59,33 @@ def test_moving_a_mapping_leaves_all_other_connections(lab: Lab, endpoint: Endpo
     assert [talk.rest() for talk in others] == [["survived"], ["survived"]]
 
 
-def test_the_old_daemon_finds_out_by_its_keepalive(lab: Lab, endpoint: Endpoint) -> None:
-    def established() -> str:
-        return lab.run("g1", "ss", "-Htn", "state", "established", "sport", "=", ":8308")
+@pytest.mark.parametrize("mappings", [MOVED, {B: G2_OTHER}], ids=["moved", "removed"])
+def test_a_daemon_that_only_waits_is_reset_too(
+    lab: Lab, endpoint: Endpoint, mappings: dict[Address, Address]
+) -> None:
+    """It goes on for other leases of the host, and many serve one program after the other."""
+    before = lab.established("g1", 8308)
+    waiting = lab.wait("vm1", A)
+    waiting.line()
+    own = lab.established("g1", 8308) - before
+    assert own
+    endpoint.apply(binding("vm1", mappings))
+    assert waiting.rest() == RESET
+    eventually(lambda: not own & lab.established("g1", 8308))
 
-    talk = lab.talk("vm1", A)
-    talk.line()
-    assert established()
-    endpoint.apply(binding("vm1", MOVED))
-    assert talk.rest() == RESET
-    eventually(lambda: not established())
+
+def test_a_connection_that_is_over_is_not_begun_again(lab: Lab, endpoint: Endpoint) -> None:
+    """The kernel remembers it for a while."""
+
+    def begun() -> str:
+        names, values = lab.run("g1", "grep", "^Tcp:", "/proc/net/snmp").splitlines()
+        return dict(zip(names.split(), values.split(), strict=True))["PassiveOpens"]
+
+    assert lab.reaches("vm1", A) == "g1:8308"
+    before = begun()
+    endpoint.apply(binding("vm1", {}))
+    assert lab.reaches("vm1", A) == "ConnectionRefusedError"
+    assert begun() == before
 
 
 def test_taking_a_mapping_away_resets_its_connections(lab: Lab, endpoint: Endpoint) -> None:

@@ -108,9 +108,11 @@ def test_vms_cannot_use_the_addresses_of_programs(lab, endpoint):
 
 def test_removed_its_connections_end_and_new_ones_are_refused(lab, endpoint):
     endpoint.apply(lease(uid=None, x=G1))
+    before = lab.established("g1", PORT)
     talking, waiting = lab.talk("cmp", X), lab.wait("cmp", X)
     assert talking.line().startswith("g1")
     assert waiting.line().startswith("g1")
+    own = lab.established("g1", PORT) - before
 
     endpoint.remove("lease-1")
 
@@ -118,6 +120,8 @@ def test_removed_its_connections_end_and_new_ones_are_refused(lab, endpoint):
     assert waiting.rest() == ["ConnectionResetError"]
     assert ask(lab, X) == "ConnectionRefusedError"
     assert elements(lab) == {}
+    assert len(own) == 2
+    eventually(lambda: not own & lab.established("g1", PORT))
 
 
 def test_a_cgpu_that_moves_cuts_its_own_connections_and_no_others(lab, endpoint):

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from gsaas.rodvr.endpoint import Endpoint
 from tests.kernel.rodvr.lab import G1, G2, USUAL, VMS, A, Lab, binding, eventually
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.kernel
 
@@ -46,7 +48,7 @@ def test_a_binding_waits_for_its_tap(
     assert not waiting.bindings["port-vm1"].installed
     assert waiting.problems == ()
     lab.boot("vm1")
-    assert installed.get(timeout=10) == "port-vm1"
+    assert installed.get(timeout=PATIENCE) == "port-vm1"
     assert lab.reaches("vm1", A) == "g1:8308"
     assert endpoint.report().bindings["port-vm1"].installed
 
@@ -75,7 +77,7 @@ def test_a_hard_reboot_needs_no_call(
     eventually(lambda: not endpoint.report().bindings["port-vm1"].installed)
     for _ in range(3):
         lab.boot("vm1")
-        assert installed.get(timeout=10) == "port-vm1"
+        assert installed.get(timeout=PATIENCE) == "port-vm1"
         assert lab.reaches("vm1", A) == "g1:8308"
         lab.unplug("vm1")
         eventually(lambda: not endpoint.report().bindings["port-vm1"].installed)
@@ -93,12 +95,28 @@ def test_a_reboot_that_is_over_when_it_is_noticed_is_not_announced(
     assert installed.empty()
 
 
+@pytest.mark.parametrize("noticed", ["at once", "when it is over"])
+def test_a_hard_reboot_ends_the_vms_connections_at_their_daemons(
+    lab: Lab, endpoint: Endpoint, noticed: str
+) -> None:
+    """The VM does not say that they are over, and a daemon may serve one program after the other."""
+    before = lab.established("g1", 8308)
+    lab.wait("vm1", A).line()
+    own = lab.established("g1", 8308) - before
+    assert own
+    with endpoint._lock if noticed == "when it is over" else nullcontext():
+        lab.unplug("vm1")
+        lab.boot("vm1")
+    eventually(lambda: lab.reaches("vm1", A) == "g1:8308")
+    eventually(lambda: not own & lab.established("g1", 8308))
+
+
 def test_a_port_keeps_its_identity_through_a_reboot(
     lab: Lab, endpoint: Endpoint, installed: queue.Queue[str], without_tap: None
 ) -> None:
     eventually(lambda: not endpoint.report().bindings["port-vm1"].installed)
     lab.boot("vm1")
-    assert installed.get(timeout=10) == "port-vm1"
+    assert installed.get(timeout=PATIENCE) == "port-vm1"
     assert "240.71.0.1" in lab.nft("list map netdev rodvr back")
 
 
@@ -106,7 +124,7 @@ def test_a_renamed_tap_is_no_tap(lab: Lab, endpoint: Endpoint, installed: queue.
     lab.ip("cmp", f"link set {TAP} down; link set {TAP} name elsewhere")
     eventually(lambda: not endpoint.report().bindings["port-vm1"].installed)
     lab.ip("cmp", f"link set elsewhere name {TAP}; link set {TAP} up")
-    assert installed.get(timeout=10) == "port-vm1"
+    assert installed.get(timeout=PATIENCE) == "port-vm1"
     assert lab.reaches("vm1", A) == "g1:8308"
 
 
@@ -153,5 +171,5 @@ def test_a_listener_may_call_the_endpoint(
     endpoint = make_endpoint(on_installed=apply_another)
     endpoint.replace([binding("vm1", {A: G1})])
     lab.boot("vm1")
-    assert installed.get(timeout=10) == "port-vm1"
+    assert installed.get(timeout=PATIENCE) == "port-vm1"
     assert lab.reaches("vm1", A) == "g2:8308"

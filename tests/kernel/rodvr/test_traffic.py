@@ -22,7 +22,7 @@ def traffic(endpoint: Endpoint, vm: str) -> Traffic:
 
 
 def counted_by_kernel(lab: Lab, vm: str) -> tuple[int, int]:
-    """Return the bytes that nft lists: of the tap's rule that carries packets, and of the VM's element of `back`."""
+    """Return the bytes that nft lists: of the tap's rules that carry packets, and of the VM's element of `back`."""
     tap = VMS[vm][0]
     listed = json.loads(lab.nft("-j list table netdev rodvr"))["nftables"]
     rules = [
@@ -30,8 +30,10 @@ def counted_by_kernel(lab: Lab, vm: str) -> tuple[int, int]:
         for entry in listed
         if "rule" in entry and entry["rule"]["chain"] == f"in-{tap}"
     ]
-    (sent,) = (part["counter"]["bytes"] for part in rules[-2] if "counter" in part)
-    (back,) = (entry["map"] for entry in listed if "map" in entry)
+    _arp, _limit, first, other, *_refusals = rules
+    sent = sum(part["counter"]["bytes"] for part in [*first, *other] if "counter" in part)
+    maps = (entry["map"] for entry in listed if "map" in entry)
+    (back,) = (found for found in maps if found["name"] == "back")
     (received,) = (
         key["elem"]["counter"]["bytes"] for key, value in back["elem"] if tap in value["concat"]
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import socket
 
+import pytest
 from pyroute2.netlink.nfnetlink import nftsocket as nft
 
 from gsaas.netlink import wire
@@ -60,6 +61,7 @@ def test_mappings_are_packed_as_pyroute2_would() -> None:
     assert elements(delete) == [element(key, None)]
 
 
+@pytest.mark.slow
 def test_many_mappings_are_split_below_what_an_attribute_can_hold() -> None:
     many = {Address("169.254.71.1", port): Address("192.0.2.7", port) for port in range(1, 4001)}
     messages = encoder.add_mappings("240.71.0.1", many)

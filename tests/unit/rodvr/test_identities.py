@@ -63,9 +63,18 @@ def test_an_address_is_adopted_by_one_port_and_a_port_adopts_one_address(
     assert identities.adopt("port-1", "240.71.0.1")
     assert not identities.adopt("port-2", "240.71.0.1")
     assert not identities.adopt("port-1", "240.71.0.2")
-    assert identities.ports() == ["port-1"]
+    assert identities.all() == [("240.71.0.1", ("port-1", ""))]
 
 
 def test_releasing_what_is_not_assigned_is_nothing(identities: Identities) -> None:
     identities.release("port-1")
-    assert identities.ports() == []
+    assert identities.all() == []
+
+
+def test_each_address_of_a_port_has_an_identity_of_its_own(identities: Identities) -> None:
+    first, other = identities.allocate("port-1"), identities.allocate("port-1", "10.0.1.9")
+    assert (first, other) == ("240.71.0.1", "240.71.0.2")
+    assert identities.of_port("port-1") == [first, other]
+    assert not identities.adopt("port-2", other, "10.0.1.9")
+    identities.release("port-1", "10.0.1.9")
+    assert identities.of_port("port-1") == [first]

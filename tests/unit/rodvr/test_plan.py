@@ -17,6 +17,7 @@ from gsaas.rodvr.plan import (
     AddLocalMappings,
     AddMappings,
     AddReturnPath,
+    AddSources,
     Attachment,
     ChainTag,
     Connection,
@@ -26,6 +27,7 @@ from gsaas.rodvr.plan import (
     DeleteLocalMappings,
     DeleteMappings,
     DeleteReturnPath,
+    DeleteSources,
     LocalCut,
     LocalKey,
     Plan,
@@ -89,7 +91,7 @@ def test_when_no_mapping_survives_one_cut_ends_all() -> None:
     )
 
 
-def test_a_tap_that_came_back_gets_a_new_chain_and_return_path_and_keeps_its_mappings() -> None:
+def test_a_tap_that_came_back_keeps_its_mappings_and_loses_its_connections() -> None:
     state = state_with(("tap1", Attachment(TAG, {A: G1})))
     returned = ChainTag("240.71.0.1", 9, "fa:16:3e:00:00:05", "10.0.0.5", "port-1")
     assert plan.attach(state, "tap1", Attachment(returned, {A: G1})) == Plan(
@@ -98,7 +100,8 @@ def test_a_tap_that_came_back_gets_a_new_chain_and_return_path_and_keeps_its_map
             DeleteReturnPath("240.71.0.1"),
             AddReturnPath("240.71.0.1", returned.return_path),
             AddChain("tap1", returned),
-        ]
+        ],
+        [Cut("240.71.0.1")],
     )
 
 
@@ -117,6 +120,71 @@ def test_detaching_removes_chain_mappings_return_path_and_connections() -> None:
         ],
         [Cut("240.71.0.1")],
     )
+
+
+OTHER, OTHER_IP = "240.71.0.7", "10.0.1.9"
+TWO_ADDRESSES = Attachment(TAG, {A: G1}, {OTHER_IP: OTHER})
+OTHER_BACK = ReturnPath(5, TAG.mac, OTHER_IP)
+
+
+def test_each_address_of_a_port_has_its_identity_return_path_and_mappings() -> None:
+    assert plan.attach(DatapathState(), "tap1", TWO_ADDRESSES) == Plan(
+        [
+            AddMappings("240.71.0.1", {A: G1}),
+            AddReturnPath("240.71.0.1", BACK),
+            AddMappings(OTHER, {A: G1}),
+            AddReturnPath(OTHER, OTHER_BACK),
+            AddSources(5, {OTHER_IP: OTHER}),
+            AddChain("tap1", TAG),
+        ]
+    )
+
+
+def test_another_address_changes_nothing_of_the_first() -> None:
+    state = state_with(("tap1", Attachment(TAG, {A: G1})))
+    assert plan.attach(state, "tap1", TWO_ADDRESSES) == Plan(
+        [
+            AddMappings(OTHER, {A: G1}),
+            AddReturnPath(OTHER, OTHER_BACK),
+            AddSources(5, {OTHER_IP: OTHER}),
+        ]
+    )
+
+
+def test_an_address_that_is_taken_away_loses_its_connections_and_the_others_keep_theirs() -> None:
+    state = state_with(("tap1", TWO_ADDRESSES))
+    assert plan.attach(state, "tap1", Attachment(TAG, {A: G1})) == Plan(
+        [DeleteSources(5, (OTHER_IP,)), DeleteMappings(OTHER, (A,)), DeleteReturnPath(OTHER)],
+        [Cut(OTHER)],
+    )
+
+
+def test_a_moved_mapping_is_cut_for_every_address() -> None:
+    state = state_with(("tap1", TWO_ADDRESSES))
+    moved = Attachment(TAG, {A: G2}, {OTHER_IP: OTHER})
+    assert set(plan.attach(state, "tap1", moved).cuts) == {Cut("240.71.0.1"), Cut(OTHER)}
+
+
+def test_detaching_removes_every_address() -> None:
+    state = state_with(("tap1", TWO_ADDRESSES))
+    change = plan.detach(state, "tap1")
+    state.commit(change.operations)
+    assert (state, set(change.cuts)) == (DatapathState(), {Cut("240.71.0.1"), Cut(OTHER)})
+
+
+def test_the_chain_of_a_removed_binding_knows_its_addresses_still() -> None:
+    """Its VM's programs get a reset, whichever address they use."""
+    state = state_with(("tap1", TWO_ADDRESSES))
+    change = plan.attach(state, "tap1", plan.unmapped_attachment(state, TAG))
+    assert change.operations == [DeleteMappings("240.71.0.1", (A,)), DeleteMappings(OTHER, (A,))]
+
+
+def test_sources_without_a_chain_are_removed() -> None:
+    state = DatapathState(sources={9: {OTHER_IP: OTHER}}, mappings={OTHER: {A: G1}})
+    assert plan.reconcile(state, {}).operations == [
+        DeleteSources(9, (OTHER_IP,)),
+        DeleteMappings(OTHER, (A,)),
+    ]
 
 
 def test_detaching_what_is_not_attached_is_nothing() -> None:
@@ -172,6 +240,7 @@ def test_macs_are_compared_in_lower_case() -> None:
 
 TAPS = ("tap1", "tap2", "tap3")
 IDENTITIES = ("240.71.0.1", "240.71.0.2", "240.71.0.3", "240.71.0.4")
+OTHER_IPS, OTHER_IDENTITIES = ("10.0.1.8", "10.0.1.9"), ("240.71.0.8", "240.71.0.9")
 mappings = st.dictionaries(st.sampled_from((A, B)), st.sampled_from((G1, G2)))
 tags = st.builds(
     ChainTag,
@@ -189,6 +258,11 @@ states = st.builds(
         st.sampled_from(IDENTITIES),
         st.dictionaries(st.sampled_from((A, B)), st.sampled_from((G1, G2)), min_size=1),
     ),
+    sources=st.dictionaries(
+        st.integers(1, 3),
+        st.dictionaries(st.sampled_from(OTHER_IPS), st.sampled_from(OTHER_IDENTITIES), min_size=1),
+        max_size=1,
+    ),
 )
 
 
@@ -197,12 +271,16 @@ def attachments_by_tap(draw: st.DrawFn) -> dict[str, Attachment]:
     """Attachments as an endpoint makes them: no two have the same identity."""
     taps = draw(st.lists(st.sampled_from(TAPS), unique=True))
     identities = draw(st.permutations(IDENTITIES))
+    others = draw(st.permutations(OTHER_IDENTITIES))
     return {
         tap: Attachment(
-            ChainTag(identity, draw(st.integers(1, 2)), BACK.mac, BACK.ip, f"port-{tap}"),
+            ChainTag(identity, number + 1, BACK.mac, BACK.ip, f"port-{tap}"),
             draw(mappings),
+            dict(zip(draw(st.lists(st.sampled_from(OTHER_IPS), unique=True)), others, strict=False))
+            if number == 0
+            else {},
         )
-        for tap, identity in zip(taps, identities, strict=False)
+        for number, (tap, identity) in enumerate(zip(taps, identities, strict=False))
     }
 
 
@@ -218,6 +296,12 @@ def accepted(state: DatapathState, operations: Iterable[plan.Operation]) -> Data
             case AddMappings(identity, new):
                 assert new
                 assert not after.mappings.get(identity, {}).keys() & new.keys()
+            case AddSources(ifindex, new):
+                assert new
+                assert not after.sources.get(ifindex, {}).keys() & new.keys()
+            case DeleteSources(ifindex, ips):
+                assert ips
+                assert set(ips) <= after.sources[ifindex].keys()
             case DeleteChain(tap):
                 assert tap in after.chains
             case DeleteReturnPath(identity):

@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 import ipaddress
+from dataclasses import replace
 
 import pytest
 
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding
+from gsaas.objects.endpoint_report import Traffic
 from gsaas.rodvr import plan
 from gsaas.rodvr.plan import Attachment, ChainTag, DatapathState
 from gsaas.rodvr.port_bindings import PortBindings, Wanted
+from gsaas.rodvr.recent_refusals import RefusalCounts
 
 A, G1 = Address("169.254.71.1", 8308), Address("192.0.2.11", 8308)
 MAC, IP = "fa:16:3e:00:00:05", "10.0.0.5"
@@ -109,4 +112,39 @@ def test_an_identity_is_unused_once_its_chain_is_gone(ports: PortBindings) -> No
     state = state_with("tap1", wanted.attachments["tap1"])
     ports.discard("port-1")
     assert ports.unused_identities(state) == []
-    assert ports.unused_identities(DatapathState()) == [("port-1", "240.71.0.1")]
+    assert ports.unused_identities(DatapathState()) == [("240.71.0.1", ("port-1", ""))]
+
+
+def test_further_addresses_get_identities_and_lose_them_when_they_are_taken_away(
+    ports: PortBindings,
+) -> None:
+    ports.replace([replace(binding(), other_ips=("10.0.1.9",))])
+    wanted = ports.plan_all(DatapathState(), INDEXES.get, NOW)
+    assert wanted.attachments["tap1"].sources == {"10.0.1.9": "240.71.0.2"}
+    state = state_with("tap1", wanted.attachments["tap1"])
+    ports.put(binding())
+    assert ports.unused_identities(state) == []
+    change, _ = ports.plan_port("port-1", state, INDEXES.get)
+    state.commit(change.operations)
+    assert ports.unused_identities(state) == [("240.71.0.2", ("port-1", "10.0.1.9"))]
+
+
+def test_a_restarted_endpoint_gives_each_address_the_identity_that_it_has(
+    ports: PortBindings,
+) -> None:
+    found = Attachment(TAG, {A: G1}, {"10.0.1.8": "240.71.0.5", "10.0.1.9": "240.71.0.4"})
+    state = state_with("tap1", found)
+    ports.replace([replace(binding(), other_ips=("10.0.1.9", "10.0.1.8"))])
+    assert ports.plan_all(state, INDEXES.get, NOW).attachments == {"tap1": found}
+
+
+def test_a_port_reports_the_sum_over_its_addresses(ports: PortBindings) -> None:
+    ports.replace([replace(binding(), other_ips=("10.0.1.9",))])
+    ports.plan_all(DatapathState(), INDEXES.get, NOW)
+    first, other = "240.71.0.1", "240.71.0.2"
+    counted = ports.refusals({first: 2, other: 3}, {"tap1": RefusalCounts(foreign=4, not_tcp=1)})
+    assert counted == {"port-1": RefusalCounts(5, 4, 1)}
+    report = ports.reports(["port-1"], lambda _: 0.1, counted)["port-1"]
+    assert (report.unmapped, report.refused) == (5, 5)
+    traffic = ports.traffic({"tap1": 10}, {first: 20, other: 30}, {other: 1})
+    assert traffic == {"port-1": Traffic(10, 50, 1)}
