@@ -1,34 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scripts that a server runs at every boot, which set its environment and its route. Busybox runs them, too.
+"""The script that a server runs at every boot, which sets its environment and its route. Busybox runs it, too.
+
+It is a boothook of cloud-init, which runs early at every boot for which cloud-init runs, and writes all files of GSaaS
+itself. Nothing of GSaaS is in a structure in which the tenant's user data has a part, such as `write_files`, whose
+module stops at the first mistake in it, or `bootcmd` and other lists, which replace each other.
 
 The route: masked addresses are on the link of the server's first network interface, where RODVR
 answers for them. It needs no gateway, so a server without one works, too. Three mechanisms set it,
 each harmless when it is set already, because none of them is available early on every image:
 
-* the boothook, early at every boot for which cloud-init runs, without waiting;
+* the boothook, without waiting;
 * a per-boot script of cloud-init, which waits for an interface that is not up yet. Images without
   systemd depend on it;
 * a systemd service, for servers whose owner turned cloud-init off after the first boot. A drop-in
-  of `multi-user.target` wants it, as `write_files` can make files but not links.
+  of `multi-user.target` wants it.
 
-The boothook also keeps our block in `/etc/environment`, a file with many owners: `write_files`
-could only append to it, once per instance, and would leave the lines of an earlier lease in an image
-made from a server. It also passes the environment to the running systemd, which reads
-`system.conf.d` only at the next boot, so that services of the first boot have it, too.
-
-A boothook rather than `bootcmd`: cloud-init lets `bootcmd` of user data hide the one that an image
-or the cloud's vendor data brought; boothooks all run.
+The boothook also keeps our block in `/etc/environment`, a file with many owners, and the per-boot script does it once
+more: between them the modules of cloud-init run, and a tenant's `write_files` often replaces that file. The boothook
+passes the environment to the running systemd, too, which reads `system.conf.d` only at the next boot, so that services
+of the first boot have it.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import posixpath
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from gsaas.cloudinit.environment import SEARCH_PATH, pam_lines, validate
+from gsaas.cloudinit import files
+from gsaas.cloudinit.environment import SEARCH_PATH, environment_files, pam_lines, validate
 
 _ROUTE_PATH = "/usr/local/sbin/gsaas-route"
 
@@ -157,9 +157,19 @@ def pam_script(env: Mapping[str, str], path: str = "/etc/environment") -> str:
     )
 
 
-def boothook(env: Mapping[str, str], masked_prefix: str, *, system_services: bool = True) -> str:
-    """Return a `text/cloud-boothook` that sets environment and route early at every boot; it never fails."""
-    steps = [_subshell(pam_script(env))]
+def boothook(
+    env: Mapping[str, str], masked_prefix: str, *, wait: int, system_services: bool = True
+) -> str:
+    """Return a `text/cloud-boothook` that gives a server its environment and its route; it never fails.
+
+    *wait* is how many seconds the scripts that it writes wait for an interface. Raises `ValueError` for an environment
+    that cannot be represented, and for a *masked_prefix* that is no IPv4 prefix.
+    """
+    written = [
+        *environment_files(env, system_services=system_services),
+        *_boot_files(env, masked_prefix, wait),
+    ]
+    steps = [_subshell(files.script(written)), _subshell(pam_script(env))]
     if system_services:
         assignments = " ".join(shlex.quote(f"{name}={value}") for name, value in env.items())
         steps.append(
@@ -172,52 +182,20 @@ def boothook(env: Mapping[str, str], masked_prefix: str, *, system_services: boo
     return "#cloud-boothook\n#!/bin/sh\n# Written by GSaaS.\n" + "".join(steps)
 
 
-def files_script(files: Sequence[Mapping[str, Any]]) -> str:
-    """Return a script that writes *files*, entries of `write_files`, each completely or not at all."""
-    steps = []
-    for each in files:
-        path, folder = (
-            shlex.quote(each["path"]),
-            shlex.quote(posixpath.dirname(each["path"])),
-        )
-        draft = shlex.quote(f"{each['path']}.gsaas")
-        steps.append(
-            f"mkdir -p {folder} && printf '%s' {shlex.quote(each['content'])} >{draft} && "
-            f"chmod {each['permissions']} {draft} && mv -f {draft} {path}\n"
-        )
-    return "#!/bin/sh\n# Written by GSaaS.\numask 022\n" + "".join(steps)
-
-
-def vendor_boothook(hook: str, files: Sequence[Mapping[str, Any]]) -> str:
-    """Return *hook*, the result of `boothook`, as one that writes *files* before."""
-    head = "#cloud-boothook\n#!/bin/sh\n# Written by GSaaS.\n"
-    return head + _subshell(files_script(files)) + hook.removeprefix(head)
-
-
-def boot_files(masked_prefix: str, *, wait: int) -> list[dict[str, Any]]:
-    """Return `write_files` entries that set the route at every boot, with cloud-init or systemd."""
-    run = f"#!/bin/sh\nexec {_ROUTE_PATH}\n"
+def _boot_files(env: Mapping[str, str], masked_prefix: str, wait: int) -> list[files.File]:
+    """Return the files that set the route at every boot, with cloud-init or systemd, and the block once more."""
     return [
-        {
-            "path": _ROUTE_PATH,
-            "permissions": "0755",
-            "content": route_script(masked_prefix, wait),
-        },
-        {
-            "path": "/var/lib/cloud/scripts/per-boot/gsaas-route",
-            "permissions": "0755",
-            "content": run,
-        },
-        {
-            "path": "/etc/systemd/system/gsaas-route.service",
-            "permissions": "0644",
-            "content": _SERVICE.format(command=_ROUTE_PATH),
-        },
-        {
-            "path": "/etc/systemd/system/multi-user.target.d/90-gsaas.conf",
-            "permissions": "0644",
-            "content": "[Unit]\nWants=gsaas-route.service\n",
-        },
+        files.File(_ROUTE_PATH, route_script(masked_prefix, wait), executable=True),
+        files.File(
+            "/var/lib/cloud/scripts/per-boot/gsaas",
+            f"{pam_script(env)}exec {_ROUTE_PATH}\n",
+            executable=True,
+        ),
+        files.File("/etc/systemd/system/gsaas-route.service", _SERVICE.format(command=_ROUTE_PATH)),
+        files.File(
+            "/etc/systemd/system/multi-user.target.d/90-gsaas.conf",
+            "[Unit]\nWants=gsaas-route.service\n",
+        ),
     ]
 
 

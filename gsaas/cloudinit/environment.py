@@ -17,7 +17,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Any
+
+from gsaas.cloudinit.files import File
 
 SEARCH_PATH = "LD_LIBRARY_PATH"
 """The only variable that extends the value which a server already has."""
@@ -93,24 +94,19 @@ def system_conf(env: Mapping[str, str]) -> str:
     return "[Manager]\n" + "".join(lines)
 
 
-def environment_files(
-    env: Mapping[str, str], *, system_services: bool = True
-) -> list[dict[str, Any]]:
-    """Return `write_files` entries for all readers but those of `/etc/environment`.
+def environment_files(env: Mapping[str, str], *, system_services: bool = True) -> list[File]:
+    """Return the files of all readers but those of `/etc/environment`.
 
     Raises `ValueError` as `validate` does.
     """
     validate(env)
-    files = {
+    contents = {
         "/etc/profile.d/gsaas.sh": shell_exports(env),
         _ENVIRONMENT_D: environment_d(env),
     }
     if system_services:
-        files["/etc/systemd/system.conf.d/90-gsaas.conf"] = system_conf(env)
-    return [
-        {"path": path, "permissions": "0644", "content": "# Written by GSaaS.\n" + content}
-        for path, content in files.items()
-    ]
+        contents["/etc/systemd/system.conf.d/90-gsaas.conf"] = system_conf(env)
+    return [File(path, f"# Written by GSaaS.\n{content}") for path, content in contents.items()]
 
 
 def _c_escaped(value: str) -> str:

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""User data of several parts: the tenant's, unchanged, and that of GSaaS. The tenant is called the caller here.
+"""User data of several parts: that of GSaaS, and the tenant's, unchanged. The tenant is called the caller here.
 
 Rules:
 
-1. cloud-init processes the caller's part exactly as it would process the caller's data alone. So a caller's MIME
-   message is nested into ours, byte for byte; any other data gets the type that cloud-init gives to user data without
-   MIME, and is recognised by its first line as always.
-2. Our part comes last and says how it merges: lists are appended, and no value of the caller is replaced.
-3. The caller's gzip is decompressed here. cloud-init looks for MIME only at the outermost level, and would lose a
+1. Our part is one boothook, and comes first: cloud-init runs it before it handles any part of the caller's, so that
+   nothing in those, such as a handler for boothooks, has power over it.
+2. cloud-init processes the caller's part exactly as it would process the caller's data alone. So a caller's MIME
+   message is nested into ours, byte for byte; any other data gets the type, and the name, that cloud-init gives to user
+   data without MIME, and is recognised by its first line as always. Only the numbers in the names that cloud-init gives
+   to parts of a MIME message are higher by one.
+3. Parts of GSaaS in the caller's data are left out: user data of an earlier lease, which Nova shows, comes back when a
+   VM is launched like that one.
+4. The caller's gzip is decompressed here. cloud-init looks for MIME only at the outermost level, and would lose a
    message that is compressed inside a part. The whole is compressed again if only that makes it fit.
 """
 
@@ -16,54 +20,49 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
-import io
 import quopri
-import zlib
-from collections.abc import Mapping
-from typing import Any
+import re
 
-import yaml
-
-from gsaas.exceptions import BadRequest, UserDataTooLarge
+from gsaas.cloudinit.check import BARE, check, is_mime, unpacked
+from gsaas.exceptions import UserDataTooLarge
 
 NOVA_LIMIT = 65_535
 """Upper bound of the bytes of user data that Nova takes, after base64."""
 
-_BARE = "text/x-not-multipart"
-_MAX_UNPACKED = 2**20
-"""Bytes of unpacked user data. Packed again it has to fit into 48 KiB, which text of more than this seldom does; and
-it is held in memory several times, for each of the requests that a process answers at once."""
-
-MERGE_HOW = [
-    {"name": "list", "settings": ["append"]},
-    {"name": "dict", "settings": ["no_replace", "recurse_list"]},
-]
-
-
-def cloud_config(data: Mapping[str, Any]) -> str:
-    """Return *data* as a cloud-config that adds to the ones before it."""
-    return "#cloud-config\n" + yaml.safe_dump({"merge_how": MERGE_HOW, **data}, sort_keys=False)
+_OURS = re.compile(
+    rb"--(\w{32})\n"
+    rb"Content-Type: text/cloud-(?:boothook|config)\n"
+    rb"Content-Transfer-Encoding: [\w-]{1,20}\n"
+    rb'Content-Disposition: attachment; filename="gsaas-(?:boothook|cloud-config)"\n'
+    rb"\n"
+)
+"""The head of a part of GSaaS in a message that `compose` of this or an earlier release has made, and its boundary."""
+_LONGEST = NOVA_LIMIT
+"""Bytes in which such a part ends: a tenant may write many heads that have no end."""
 
 
-def compose(ours: Mapping[str, Any], caller: bytes | None = None, boothook: str = "") -> bytes:
-    """Return a MIME message of the caller's user data and ours.
+def compose(boothook: str, caller: bytes | None = None) -> bytes:
+    """Return a MIME message of our user data and the caller's.
 
-    *ours* is the content of a cloud-config; *boothook*, if any, a script that begins with
-    `#cloud-boothook`. *caller* is anything cloud-init takes: cloud-config, script, include,
-    boothook, part handler, template, archive, MIME message, any of it compressed. Raises `BadRequest` if it declares a
-    format and violates it in a way that makes cloud-init drop everything, our part included.
+    *boothook* is a script that begins with `#cloud-boothook`. *caller* is anything cloud-init takes: cloud-config,
+    script, include, boothook, part handler, template, archive, MIME message, any of it compressed. Raises `BadRequest`
+    as `check.check` does.
     """
-    parts = []
+    parts = [_part("text/cloud-boothook", boothook.encode(), "gsaas-boothook")]
     if caller:
-        parts.append(_callers_part(_unpacked(caller)))
-    if boothook:
-        parts.append(_part("text/cloud-boothook", boothook.encode(), "gsaas-boothook"))
-    parts.append(_part("text/cloud-config", cloud_config(ours).encode(), "gsaas-cloud-config"))
+        data = _callers_data(caller)
+        check(data)
+        parts.append(data if is_mime(data) else _part(BARE, data, "part-001"))
 
     boundary = _boundary(parts)
     head = f'Content-Type: multipart/mixed; boundary="{boundary}"\nMIME-Version: 1.0\n\n'.encode()
     body = b"".join(f"--{boundary}\n".encode() + part + _newline_after(part) for part in parts)
     return head + body + f"--{boundary}--\n".encode()
+
+
+def notes(caller: bytes) -> list[str]:
+    """Return what the caller should know about the caller's user data. Raises as `compose`."""
+    return check(_callers_data(caller))
 
 
 def encode(user_data: bytes) -> str:
@@ -80,35 +79,31 @@ def encode(user_data: bytes) -> str:
     return text
 
 
-def _unpacked(data: bytes) -> bytes:
-    """Return *data* decompressed; unchanged if it is no gzip or a broken one, which cloud-init takes as it is."""
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
-            unpacked = packed.read(_MAX_UNPACKED + 1)
-    except (OSError, EOFError, zlib.error):
-        return data
-    if len(unpacked) > _MAX_UNPACKED:
-        raise BadRequest(reason=f"user data unpacks to more than {_MAX_UNPACKED} bytes")
-    return unpacked
+def _callers_data(data: bytes) -> bytes:
+    return _without_ours(unpacked(data))
 
 
-def _callers_part(data: bytes) -> bytes:
-    if b"mime-version:" not in data[:4096].lower():  # cloud-init's own test, and its own 4096
-        return _part(_BARE, data)
-    try:
-        data.decode()
-    except UnicodeDecodeError as exc:
-        reason = f"user data has a MIME-Version header but is not UTF-8 at byte {exc.start}"
-        raise BadRequest(reason=reason) from exc
-    return data
+def _without_ours(data: bytes) -> bytes:
+    kept, done = [], 0
+    for head in _OURS.finditer(data):
+        if head.start() < done:
+            continue
+        end = data.find(b"\n--" + head[1], head.end(), head.end() + _LONGEST)
+        if end != -1:
+            kept.append(data[done : head.start()])
+            done = end + 1
+    return b"".join([*kept, data[done:]])
 
 
-def _part(content_type: str, content: bytes, filename: str = "") -> bytes:
+def _part(content_type: str, content: bytes, filename: str) -> bytes:
     encoding, body = _transfer_encoded(content)
-    headers = [f"Content-Type: {content_type}", f"Content-Transfer-Encoding: {encoding}"]
-    if filename:
-        headers.append(f'Content-Disposition: attachment; filename="{filename}"')
-    return "".join(f"{line}\n" for line in headers).encode() + b"\n" + body
+    head = (
+        f"Content-Type: {content_type}\n"
+        f"Content-Transfer-Encoding: {encoding}\n"
+        f'Content-Disposition: attachment; filename="{filename}"\n'
+        "\n"
+    )
+    return head.encode() + body
 
 
 def _transfer_encoded(content: bytes) -> tuple[str, bytes]:

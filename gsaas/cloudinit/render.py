@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gsaas.cloudinit import boot, environment, parts
+from gsaas.cloudinit import boot, parts
 
 
 def user_data(
@@ -23,10 +23,8 @@ def user_data(
     options of `[cloudinit]`. Raises `UserDataTooLarge`; `BadRequest` for user data that cannot be included;
     `ValueError` for an environment that cannot be represented, which `gsaas.remoting` prevents.
     """
-    files = environment.environment_files(env, system_services=system_services)
-    files += boot.boot_files(masked_prefix, wait=interface_wait)
-    hook = boot.boothook(env, masked_prefix, system_services=system_services)
-    return parts.encode(parts.compose({"write_files": files}, caller, hook))
+    hook = boot.boothook(env, masked_prefix, wait=interface_wait, system_services=system_services)
+    return parts.encode(parts.compose(hook, caller))
 
 
 def vendor_data(
@@ -36,13 +34,9 @@ def vendor_data(
     interface_wait: int = 60,
     system_services: bool = True,
 ) -> str:
-    """Return the vendor data of a server that GSaaS does not make: a script that writes what `user_data` writes.
+    """Return the vendor data of a server that GSaaS does not make: the script that `user_data` has, too.
 
-    A boothook alone, because cloud-init runs the boothooks of vendor data and of user data, but merges their
-    cloud-configs by replacing: a tenant's own `write_files` would take the place of ours. Raises `ValueError` for an
-    environment that cannot be represented.
+    cloud-init runs the boothooks of vendor data and of user data. Raises `ValueError` for an environment that cannot be
+    represented.
     """
-    files = environment.environment_files(env, system_services=system_services)
-    files += boot.boot_files(masked_prefix, wait=interface_wait)
-    hook = boot.boothook(env, masked_prefix, system_services=system_services)
-    return boot.vendor_boothook(hook, files)
+    return boot.boothook(env, masked_prefix, wait=interface_wait, system_services=system_services)

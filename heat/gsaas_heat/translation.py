@@ -6,6 +6,7 @@ Heat gives every property and every key of a map that its schema has; those that
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
@@ -13,17 +14,34 @@ from typing import Any
 NO_LIMIT = -1
 """The value of `wait` for a request that waits without a limit."""
 NOT_QUEUED = "gsaas.lease.not-queued"
-"""The API's code for a change that has an effect in the queue alone, of a lease that is not there."""
+"""The API's code for the refusal of a change that only a lease in the queue can have."""
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_HEATS_OWN = ("user_data_format", "user_data_update_policy")
+"""Fields of a server that Nova does not have; each has one value only."""
 
 Values = Mapping[str, Any]
 
 
-def request(values: Values, name: str) -> dict[str, Any]:
-    """Return the fields of `POST /v1/leases` for the properties *values*; *name* is that of a lease without one."""
+def config_id(values: Values) -> str | None:
+    """Return the id of the software config that is to be the user data; None if the user data is text, or absent.
+
+    It is what `get_resource` returns for a config.
+    """
+    text = (values["server"] or {}).get("user_data")
+    return text if text is not None and _ID.fullmatch(text) else None
+
+
+def request(values: Values, name: str, config: Values | None = None) -> dict[str, Any]:
+    """Return the fields of `POST /v1/leases` for the properties *values*; *name* is that of a lease without one.
+
+    *config* is the software config that `config_id` returns the id of, None if there is none. Raises `ValueError` for a
+    config that is not there, or not text.
+    """
     found: dict[str, Any] = {
         "name": values["name"] or name,
         "cgpus": _cgpus(values["cgpus"]),
-        "server": None if values["server"] is None else _server(values["server"]),
+        "server": None if values["server"] is None else _server(values["server"], config),
     }
     if values["consumer"] is not None:
         found["consumer"] = _given(values["consumer"])
@@ -78,9 +96,9 @@ def _cgpus(values: Values) -> dict[str, Any]:
     return found
 
 
-def _server(values: Values) -> dict[str, Any]:
+def _server(values: Values, config: Values | None) -> dict[str, Any]:
     """Return Nova's fields of a server."""
-    found = _given(values)
+    found = {name: value for name, value in _given(values).items() if name not in _HEATS_OWN}
     for ours, novas in (("image", "imageRef"), ("flavor", "flavorRef")):
         if ours in found:
             found[novas] = found.pop(ours)
@@ -89,10 +107,29 @@ def _server(values: Values) -> dict[str, Any]:
     if "security_groups" in found:
         found["security_groups"] = [{"name": name} for name in found["security_groups"]]
     if "user_data" in found:
-        found["user_data"] = b64encode(found["user_data"].encode()).decode()
+        text = (
+            _text(config, found["user_data"])
+            if _ID.fullmatch(found["user_data"])
+            else found["user_data"]
+        )
+        found["user_data"] = b64encode(text.encode()).decode()
     if "scheduler_hints" in found:
         found["os:scheduler_hints"] = found.pop("scheduler_hints")
     return found
+
+
+def _text(config: Values | None, config_id: str) -> str:
+    if config is None:
+        raise ValueError(
+            f"server.user_data is {config_id}: there is no software config with this id"
+        )
+    text = config["config"]
+    if not isinstance(text, str):
+        raise ValueError(
+            f"server.user_data is the software config {config_id} of the group {config['group']}, which an agent in "
+            "the VM would need; user data is text, as of OS::Heat::SoftwareConfig, CloudConfig or MultipartMime"
+        )
+    return text
 
 
 def _network(values: Values) -> dict[str, Any]:

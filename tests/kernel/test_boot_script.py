@@ -10,8 +10,8 @@ import itertools
 import json
 import os
 import shutil
+import stat
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +20,7 @@ import pytest
 from gsaas.cloudinit.boot import boothook, route_script
 from gsaas.cloudinit.environment import shell_exports
 from tests.support import pam
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.kernel
 
@@ -69,7 +70,7 @@ class Server:
     def run(self, script: str, *, before: str = "") -> tuple[int, str]:
         """Exit status and stderr of *script*."""
         process = self.start(script, before=before)
-        _, complaint = process.communicate(timeout=60)
+        _, complaint = process.communicate(timeout=PATIENCE)
         return process.returncode, complaint
 
     def routes(self) -> list[tuple[str, str]]:
@@ -215,27 +216,49 @@ def test_an_interface_that_is_down_is_named(server: Server):
 def test_a_late_interface_is_waited_for(server: Server, there: bool):
     if there:
         server.add_nic("eth0", up=False)
-    waiting = server.start(route_script(PREFIX, wait=60))
+    waiting = server.start(route_script(PREFIX, wait=240))
     children = Path(f"/proc/{waiting.pid}/task/{waiting.pid}/children")
-    deadline = time.monotonic() + 30
-    while not children.read_text() and time.monotonic() < deadline:
-        assert waiting.poll() is None  # until it runs its first command, which cannot succeed yet
+    # Its first command cannot succeed yet.
+    until(lambda: children.read_text() or waiting.poll() is not None, "its first command")
+    assert waiting.poll() is None
 
     if not there:
         server.add_nic("eth0", up=False)
     server.ip("link set eth0 up")
 
-    _, complaint = waiting.communicate(timeout=60)
+    _, complaint = waiting.communicate(timeout=PATIENCE)
     assert (waiting.returncode, complaint) == (0, "")
     assert server.routes() == [(PREFIX, "eth0")]
 
 
-def boot(server: Server, etc_environment: Path, systemd: bool) -> tuple[int, str]:
-    """Run the whole boothook with a file of ours for /etc/environment and its own /run."""
-    hook = boothook(ENV, PREFIX).removeprefix("#cloud-boothook\n")
-    # The hook renames over its file: so /etc is a copy, and the copy's file ours to look at afterwards.
-    etc = etc_environment.parent
-    before = f"/bin/mount --bind {etc} /etc\n/bin/mount -t tmpfs none /run\n"
+class Disk:
+    """The folders of a server that its scripts write to, each a folder of ours, to look at afterwards."""
+
+    PLACES = ("etc", "usr/local/sbin", "var/lib")
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        for place in self.PLACES:
+            (root / place).mkdir(parents=True)
+        self.environment = root / "etc" / "environment"
+        self.environment.write_text("LANG=C\n")
+
+    def mounts(self) -> str:
+        binds = (f"/bin/mount --bind {self.root / place} /{place}\n" for place in self.PLACES)
+        return "".join(binds) + "/bin/mount -t tmpfs none /run\n"
+
+    def written(self) -> dict[str, int]:
+        """The files, by path, and their modes."""
+        found = (path for path in self.root.rglob("*") if path.is_file())
+        return {
+            f"/{path.relative_to(self.root)}": stat.S_IMODE(path.stat().st_mode) for path in found
+        }
+
+
+def boot(server: Server, disk: Disk, systemd: bool) -> tuple[int, str]:
+    """Run the whole boothook on a disk of its own."""
+    hook = boothook(ENV, PREFIX, wait=0).removeprefix("#cloud-boothook\n")
+    before = disk.mounts()
     if systemd:
         recorder = server.folder / "recorder"
         recorder.mkdir()
@@ -247,41 +270,62 @@ def boot(server: Server, etc_environment: Path, systemd: bool) -> tuple[int, str
 
 
 @pytest.fixture
-def etc_environment(tmp_path: Path) -> Path:
-    path = tmp_path / "etc" / "environment"
-    path.parent.mkdir()
-    path.write_text("LANG=C\n")
-    return path
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path / "disk")
 
 
-def test_the_boothook_sets_route_and_environment_without_systemd(
-    server: Server, etc_environment: Path
+def test_the_boothook_writes_all_files_sets_the_route_and_the_environment_without_systemd(
+    server: Server, disk: Disk
 ):
     server.add_nic("eth0")
 
-    assert boot(server, etc_environment, systemd=False) == (0, "")
+    for _ in range(2):
+        assert boot(server, disk, systemd=False) == (0, "")
 
-    assert server.routes() == [(PREFIX, "eth0")]
-    assert pam.environment(etc_environment) == {"LANG": "C", **ENV}
+        assert disk.written() == {
+            "/etc/environment": 0o644,
+            "/etc/environment.d/99-gsaas.conf": 0o644,
+            "/etc/profile.d/gsaas.sh": 0o644,
+            "/etc/systemd/system.conf.d/90-gsaas.conf": 0o644,
+            "/etc/systemd/system/gsaas-route.service": 0o644,
+            "/etc/systemd/system/multi-user.target.d/90-gsaas.conf": 0o644,
+            "/usr/local/sbin/gsaas-route": 0o755,
+            "/var/lib/cloud/scripts/per-boot/gsaas": 0o755,
+        }
+        assert server.routes() == [(PREFIX, "eth0")]
+        assert pam.environment(disk.environment) == {"LANG": "C", **ENV}
 
 
-def test_the_boothook_tells_a_running_systemd(server: Server, etc_environment: Path):
+def test_the_per_boot_script_repairs_what_modules_of_cloud_init_have_replaced(
+    server: Server, disk: Disk
+):
+    """A tenant's `write_files` often has an `/etc/environment`; it runs after the boothook, and before this script."""
+    assert boot(server, disk, systemd=False) == (0, "")
+    disk.environment.write_text("HTTP_PROXY=http://proxy:3128\n")
     server.add_nic("eth0")
 
-    assert boot(server, etc_environment, systemd=True) == (0, "")
+    status = server.run("#!/bin/sh\n/var/lib/cloud/scripts/per-boot/gsaas\n", before=disk.mounts())
+
+    assert status == (0, "")
+    assert pam.environment(disk.environment) == {"HTTP_PROXY": "http://proxy:3128", **ENV}
+    assert server.routes() == [(PREFIX, "eth0")]
+
+
+def test_the_boothook_tells_a_running_systemd(server: Server, disk: Disk):
+    server.add_nic("eth0")
+
+    assert boot(server, disk, systemd=True) == (0, "")
 
     told = (server.folder / "systemctl.log").read_text().splitlines()
     assert told == ["set-environment", *(f"{name}={value}" for name, value in ENV.items())]
     assert server.routes() == [(PREFIX, "eth0")]
 
 
-def test_the_boothook_never_fails_a_boot_for_want_of_an_interface(
-    server: Server, etc_environment: Path
-):
-    assert boot(server, etc_environment, systemd=False) == (0, "")
+def test_the_boothook_never_fails_a_boot_for_want_of_an_interface(server: Server, disk: Disk):
+    assert boot(server, disk, systemd=False) == (0, "")
 
     assert server.routes() == []
-    assert pam.environment(etc_environment) == {"LANG": "C", **ENV}
+    assert pam.environment(disk.environment) == {"LANG": "C", **ENV}
 
 
 def test_the_profile_suits_the_shell(server: Server):

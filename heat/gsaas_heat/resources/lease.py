@@ -26,6 +26,12 @@ CGPUS = {
         default=1,
         constraints=[constraints.Range(min=1)],
     ),
+    "kind": Property(
+        Property.STRING,
+        "cuda: GPUs of NVIDIA; cpu: CPU devices, which are cores and memory of hosts. By default what the operator has "
+        "chosen.",
+        constraints=[constraints.AllowedValues(["cuda", "cpu"])],
+    ),
     "mode": Property(
         Property.STRING,
         "exclusive: each cGPU is a whole GPU that no other lease uses; shared: each is a part of one, of memory_mb. "
@@ -103,7 +109,29 @@ SERVER = {
     ),
     "user_data": Property(
         Property.STRING,
-        "User data for cloud-init, in any of its formats; GSaaS adds a part of its own.",
+        "User data for cloud-init, in any of its formats, or a software config that is such user data; GSaaS adds a "
+        "part of its own.",
+    ),
+    "user_data_format": Property(
+        Property.STRING,
+        "RAW, the default and the only one: user_data is what the VM gets, without agents of Heat.",
+        constraints=[
+            constraints.AllowedValues(
+                ["RAW"],
+                "user_data_format can only be RAW: a lease's VM has no agent of Heat, and so no metadata of Heat and "
+                "no software deployments",
+            )
+        ],
+    ),
+    "user_data_update_policy": Property(
+        Property.STRING,
+        "REPLACE, the default and the only one: other user data means a new VM.",
+        constraints=[
+            constraints.AllowedValues(
+                ["REPLACE"],
+                "user_data_update_policy can only be REPLACE: other user data means a new lease with a new VM",
+            )
+        ],
     ),
     "availability_zone": Property(Property.STRING, "Its availability zone."),
     "config_drive": Property(Property.BOOLEAN, "Whether it has a configuration drive."),
@@ -232,7 +260,7 @@ class Lease(resource.Resource):
 
     def handle_create(self) -> str:
         """Claim the cGPUs, or take a place in the queue; return the id of the lease."""
-        fields = translation.request(self.properties, self.physical_resource_name())
+        fields = translation.request(self.properties, self.physical_resource_name(), self._config())
         lease = self.client().create_lease(**fields)
         self.resource_id_set(lease.id)
         return str(lease.id)
@@ -286,6 +314,17 @@ class Lease(resource.Resource):
             return True
         lease = self._lease()
         return lease is None or lease.status == "RELEASED"
+
+    def _config(self) -> dict[str, Any] | None:
+        """Return the software config that is the user data, as `OS::Nova::Server` looks it up; None if none is."""
+        config_id = translation.config_id(self.properties)
+        if config_id is not None:
+            with self.rpc_client().ignore_error_by_name("NotFound"):
+                config: dict[str, Any] = self.rpc_client().show_software_config(
+                    self.context, config_id
+                )
+                return config
+        return None
 
     def _lease(self) -> SdkLease | None:
         """Return the lease; None if there is none, or none any more."""

@@ -112,6 +112,7 @@ def test_the_systemd_system_manager_reads_awkward_values_as_they_are():
     assert assigned(environment.system_conf(AWKWARD)) == AWKWARD
 
 
+@pytest.mark.slow
 @given(environments)
 def test_all_readers_agree_on_any_environment(env: dict[str, str]):
     environment.validate(env)
@@ -161,8 +162,8 @@ def test_what_one_reader_could_not_carry_is_refused_by_name(name: str, value: st
 
 def test_system_services_can_be_left_out():
     env = {"RCUDA_DEVICE_COUNT": "1"}
-    all_files = {entry["path"] for entry in environment.environment_files(env)}
-    fewer = {entry["path"] for entry in environment.environment_files(env, system_services=False)}
+    all_files = {each.path for each in environment.environment_files(env)}
+    fewer = {each.path for each in environment.environment_files(env, system_services=False)}
 
     assert all_files - fewer == {"/etc/systemd/system.conf.d/90-gsaas.conf"}
     assert fewer == {"/etc/profile.d/gsaas.sh", "/etc/environment.d/99-gsaas.conf"}

@@ -121,6 +121,49 @@ def test_the_server_has_novas_names_for_its_fields() -> None:
     }
 
 
+SERVER = {"flavor": "flavor-id", "image": "image-id"}
+CONFIG_ID = "6f1d0d3e-8b5a-4f0e-9d0c-2f4c1b7f4a11"
+
+
+def test_a_config_that_is_the_user_data_is_sent_not_its_id() -> None:
+    """`{get_resource: boot_script}` is the id of the config."""
+    values = {**NOTHING, "server": {**SERVER, "user_data": CONFIG_ID}}
+    assert translation.config_id(values) == CONFIG_ID
+    config = {"id": CONFIG_ID, "group": "Heat::Ungrouped", "config": "#!/bin/sh\necho ä\n"}
+    sent = translation.request(values, "name", config)["server"]["user_data"]
+    assert base64.b64decode(sent).decode() == "#!/bin/sh\necho ä\n"
+
+
+@pytest.mark.parametrize(
+    "server", [None, SERVER, {**SERVER, "user_data": None}, {**SERVER, "user_data": "#!/bin/sh"}]
+)
+def test_no_config_is_looked_up_for_other_user_data(server: dict[str, Any] | None) -> None:
+    assert translation.config_id({**NOTHING, "server": server}) is None
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (None, "there is no software config with this id"),
+        ({"group": "component", "config": {"configs": []}}, "of the group component"),
+        ({"group": "puppet", "config": {"a": "map"}}, "an agent in the VM would need"),
+    ],
+)
+def test_a_config_that_is_no_user_data_is_refused(
+    config: dict[str, Any] | None, reason: str
+) -> None:
+    values = {**NOTHING, "server": {**SERVER, "user_data": CONFIG_ID}}
+    with pytest.raises(ValueError, match=reason):
+        translation.request(values, "name", config)
+
+
+def test_what_only_heat_has_is_not_sent_to_nova() -> None:
+    asked = request(
+        server={**SERVER, "user_data_format": "RAW", "user_data_update_policy": "REPLACE"}
+    )
+    assert asked["server"] == {"flavorRef": "flavor-id", "imageRef": "image-id"}
+
+
 @pytest.mark.parametrize(
     ("changed", "asked"),
     [
