@@ -11,7 +11,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from gsaas.checkup.findings import Finding, ok, warn
-from gsaas.db import clock
+from gsaas.db import clock, hosts
 from gsaas.db.models import EndpointRow, GpuRow, HostRow
 
 MONITORS = "monitors"
@@ -60,10 +60,16 @@ def check(session: Session, monitor_timeout: float, endpoint_timeout: float) -> 
         endpoint_timeout,
     )
     with_problems = session.execute(
-        select(HostRow.name, HostRow.monitor_problems).where(HostRow.disabled.is_(False))
+        select(HostRow.name, HostRow.monitor_problems, HostRow.monitor_report).where(
+            HostRow.disabled.is_(False)
+        )
     )
     yield from list_problems(
-        MONITORS, {host.name: host.monitor_problems or [] for host in with_problems}
+        MONITORS,
+        {
+            host.name: hosts.problems(host.monitor_problems, host.monitor_report)
+            for host in with_problems
+        },
     )
     yield from list_problems(
         ENDPOINTS,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from oslo_config import cfg
 from sqlalchemy import Connection
 
+from gsaas.checkup import reservations
 from gsaas.checkup.findings import Finding, ok, warn
 from gsaas.conf.grants import allows_direct
 from gsaas.db import projects
@@ -18,7 +19,11 @@ PART = "defaults"
 
 def check(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
     """Yield a warning for each default that would refuse a launch like one that was accepted before."""
-    found = [*_quota(conf, connection), *_direct(conf, connection)]
+    found = [
+        *_quota(conf, connection),
+        *_direct(conf, connection),
+        *_reservations(conf, connection),
+    ]
     yield from found or [ok(PART, "no default refuses what this cloud uses")]
 
 
@@ -42,6 +47,19 @@ def _direct(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
             PART,
             f"{leases} leases use real addresses of GPUs, and without [grants]key no new ones may",
             "set [grants]key; or [grants]direct, to always or never",
+        )
+
+
+def _reservations(conf: cfg.ConfigOpts, connection: Connection) -> Iterator[Finding]:
+    names = ("reservation_days", "reservation_days_ahead")
+    if not any(_is_default(conf, name, "quotas") for name in names):
+        return
+    if beyond := reservations.too_long(conf, connection):
+        yield warn(
+            PART,
+            f"{len(beyond)} reservations are longer, or begin later, than [quotas] allows by default; they stay, and "
+            "others like them are refused",
+            f"set [quotas]{' and [quotas]'.join(names)}; 0 means no limit",
         )
 
 

@@ -20,6 +20,8 @@ from gsaas.checkup import (
     nova,
     quotas,
     releases,
+    reservations,
+    unused,
 )
 from gsaas.checkup.findings import Finding, fail, reason
 from gsaas.conf import agent
@@ -64,6 +66,8 @@ def _check_database(conf: cfg.ConfigOpts, hosts: set[str]) -> Iterator[Finding]:
             return  # without its tables there is nothing to read
         with opened.reading() as connection:
             yield from claims.check(connection)
+            yield from reservations.check(connection, conf)
+            yield from unused.check(connection)
         with opened.read() as session:
             yield from agents.check(
                 session, conf.gpgpums.heartbeat_timeout, agent.silence_timeout(conf)

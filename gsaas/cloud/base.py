@@ -47,7 +47,9 @@ class Port:
     """Name of the tap on the compute host."""
     mac: str
     ip: str
-    """IPv4 address."""
+    """IPv4 address: the first that the cloud lists."""
+    other_ips: tuple[str, ...] = ()
+    """Its further IPv4 addresses, any of which the VM may use."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,15 @@ OPTS: list[cfg.Opt] = [
         "link in its answers. If unset, links are relative to the host, such as /v1/leases, which is wrong behind a "
         "proxy that serves the API under another path. The host that a request names is never used.",
     ),
+    cfg.IntOpt(
+        "proxies",
+        default=1,
+        min=1,
+        max=16,
+        help="With [oslo_middleware]enable_proxy_headers_parsing: how many proxies, one behind the other, append the "
+        "address of who asks them to X-Forwarded-For or Forwarded. The address that many from the end counts in "
+        "security events. With fewer than there are, it is a proxy's; with more, a client can write one.",
+    ),
     cfg.StrOpt(
         "paste_config",
         help="File for PasteDeploy with the WSGI filters around the API. If unset, it is /etc/gsaas/api-paste.ini, if "

@@ -10,8 +10,10 @@ GROUP = cfg.OptGroup(
     title="Daemons of the middleware",
     help="The middleware's daemons on GPU hosts. `life` and `lease_ports` are read by controllers, too, and have to be "
     "the same everywhere; the rest is for gsaas-monitor. The driver's own values are the defaults of "
-    "`command`, `environment`, `folder` and `health`; in these, {port}, {address}, {host}, {gpu_uuid}, {memory_mb}, "
-    "{lease_id}, {position}, {key}, {folder}, {state_dir} and {max_clients} are filled in for each daemon.",
+    "`command`, `environment`, `folder` and `health`; in these, {port}, {address}, {host}, {gpu_uuid}, "
+    "{gpu_uuids}, {memory_mb}, {memory_mb_by_device}, {lease_id}, {position}, {key}, {folder}, {state_dir} and "
+    "{max_clients} are filled in for each daemon. One that serves several GPUs of a lease has all in {gpu_uuids}, "
+    "and the first in {gpu_uuid}.",
 )
 
 OPTS = [
@@ -24,20 +26,22 @@ OPTS = [
             ),
             (
                 "per-lease",
-                "the monitor runs one daemon for each cGPU, from its claim to its release",
+                "the monitor runs one daemon for each cGPU, or one for all of a lease (lupine), from its claim to its "
+                "release",
             ),
             ("operator", "you run one daemon for each GPU yourself"),
         ],
         help="Which process starts daemons, and how long they live. Unset, the driver decides: per-lease for lupine, "
-        "per-gpu for the others. Only with per-lease does a memory limit hold that tenants cannot reach, and is a "
-        "lease's memory certainly free after its release. Change it only while there are no leases.",
+        "ggml and tvm, per-gpu for the others. Only with per-lease does a memory limit hold that tenants cannot reach, "
+        "and is a lease's memory certainly free after its release. Change it only while there are no leases.",
     ),
     cfg.StrOpt(
         "lease_ports",
         default="20000-29999",
-        help="TCP ports, FIRST-LAST, for daemons that serve one cGPU each. As many leases can share a GPU host as "
-        "there are ports. They must not contain ports of daemons that serve whole GPUs, nor of anything else on "
-        "these hosts; keep them out of net.ipv4.ip_local_port_range.",
+        help="TCP ports, FIRST-LAST, for daemons that serve one lease each. As many leases can share a GPU host as "
+        "there are ports; where a driver is installed whose daemons have several, divide by these. They must not "
+        "contain ports of daemons that serve whole GPUs, nor of anything else on these hosts; keep them "
+        "out of net.ipv4.ip_local_port_range.",
     ),
     cfg.StrOpt(
         "command",
@@ -58,11 +62,13 @@ OPTS = [
         "health",
         choices=[
             ("tcp", "it takes a TCP connection"),
+            ("listens", "a process listens on its port; nothing connects"),
             ("http2", "it answers HEAD / over HTTP/2 with prior knowledge"),
             ("simulated", "it names its GPU, as the simulated one does"),
         ],
         help="How to check the health of a daemon. A lease becomes ACTIVE only after all its daemons are healthy. Do "
-        "not use tcp with daemons that keep a process for each bare connection, as LUPINE's does.",
+        "not use tcp with daemons that keep a process for each bare connection, as LUPINE's does, or that serve one "
+        "connection after the other, as ggml's and TVM's do.",
     ),
     cfg.IntOpt(
         "max_clients",
@@ -85,9 +91,12 @@ OPTS = [
     ),
     cfg.StrOpt(
         "mps_pipe_directory",
-        default="/tmp/nvidia-mps",  # noqa: S108 (NVIDIA's own default)
-        help="Where the MPS control daemon listens (its CUDA_MPS_PIPE_DIRECTORY); values may be filled in. With "
-        "{gpu_uuid} in it there is one control daemon for each GPU, and only the daemons of one GPU share a user.",
+        default="/run/nvidia-mps",
+        help="Where the MPS control daemon listens (its CUDA_MPS_PIPE_DIRECTORY); values may be filled in. Only root "
+        "and the user of the monitor may have this folder and those that contain it, or write there; else daemons with "
+        "a limit are not started. NVIDIA's own default, /tmp/nvidia-mps, any user can make before MPS starts. With "
+        "{gpu_uuid} in it there is one control daemon for each GPU, and only the daemons of one GPU share a user; a "
+        "daemon that serves several GPUs of a lease (lupine) cannot be limited then, and is not started.",
     ),
     cfg.StrOpt(
         "limit_library",
@@ -131,7 +140,8 @@ OPTS = [
         min=0,
         help="MiB of the host's own memory that each daemon may use; one that needs more is ended, and started again. "
         "Too little, and programs with large pinned or managed memory lose their GPU; too much, and one tenant "
-        "can exhaust the host. 0 means no limit.",
+        "can exhaust the host. 0 means no limit. The daemon of a CPU device has its share instead, and what it needs "
+        "itself.",
     ),
     cfg.IntOpt(
         "tmp_mb",

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of gsaas-engine, which drives leases to their desired state."""
+"""Options of gsaas-engine, which moves leases to their wanted state."""
 
 from __future__ import annotations
 
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup(
-    "engine", title="Life cycle", help="How leases are driven to their desired state."
+    "engine", title="Life cycle", help="How leases are moved to their wanted state."
 )
 
 OPTS: list[cfg.Opt] = [
@@ -47,9 +47,9 @@ OPTS: list[cfg.Opt] = [
         default=4,
         min=1,
         max=256,
-        help="Number of leases that one engine drives at the same time. At 1, each launch waits for the one before it "
-        "if the cloud is slow; many workers send the cloud many requests at once. A lease is never driven by two "
-        "workers.",
+        help="Number of leases that one engine reconciles at the same time. At 1, each launch waits for the one before "
+        "it if the cloud is slow; many workers send the cloud many requests at once. Two workers never reconcile the "
+        "same lease.",
     ),
     cfg.FloatOpt(
         "step_timeout",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of GPGPUMS, the GPU management system: how GPUs are selected and claimed."""
+"""Options of GPGPUMS, the scheduler: how GPUs are selected and claimed."""
 
 from __future__ import annotations
 

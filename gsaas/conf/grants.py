@@ -21,7 +21,8 @@ OPTS = [
         "add a new one behind it everywhere, then put that in front everywhere, and remove the old one when `lifetime` "
         "has passed. Without any, leases without "
         "a server that cannot have masked addresses get no grants: every machine on the GPU network can then reach "
-        "their GPUs.",
+        "their GPUs. Keys made of these tell repeated launches apart; without any, launches that differ only in "
+        "passwords or user data count as repeated.",
     ),
     cfg.IntOpt(
         "lifetime",

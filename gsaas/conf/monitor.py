@@ -17,7 +17,14 @@ OPTS = [
                 "declared",
                 "what the file `inventory` declares of this host; nothing is read from the GPUs",
             ),
-            ("simulated", "the same, with simulated readings: for tests and demonstrations"),
+            (
+                "cpu",
+                "parts of this host's processors and memory, as `cpu_devices` and the options after it divide them",
+            ),
+            (
+                "simulated",
+                "the same as declared, with simulated readings: for tests and demonstrations",
+            ),
         ],
         help="Where the monitor reads the GPUs of its host. With nvml, CUDA_VISIBLE_DEVICES in its environment narrows "
         "what it reports.",
@@ -27,6 +34,25 @@ OPTS = [
         help="IPv4 address of this host on the GPU network, at which the daemons of its GPUs listen. Needed with "
         "source = nvml; with the others the default is the address in the inventory.",
     ),
+    cfg.IntOpt(
+        "cpu_devices",
+        default=1,
+        min=1,
+        max=256,
+        help="With source = cpu, as how many devices this host is offered. Leave cores and memory for the host itself.",
+    ),
+    cfg.IntOpt(
+        "cpu_device_cores",
+        min=1,
+        help="With source = cpu, how many cores each device has; unset, all cores that the monitor may use are "
+        "divided. The daemons of a device share its cores, and get no others.",
+    ),
+    cfg.IntOpt(
+        "cpu_device_memory_mb",
+        min=1,
+        help="With source = cpu, how many MiB of this host's memory each device has. Each daemon needs some for itself "
+        "besides: 128 MiB with ggml, 160 with tvm.",
+    ),
     cfg.ListOpt(
         "fatal_xids",
         item_type=types.Integer(min=1),
@@ -35,6 +61,14 @@ OPTS = [
         "operator enables it again. The default contains those that report broken memory, links or processors. Without "
         "any, a GPU is withdrawn only while it does not answer; with those that a tenant's own program can cause, "
         "such as 13 or 31, any tenant can take GPUs out of service.",
+    ),
+    cfg.IntOpt(
+        "unified_memory_mb",
+        min=1,
+        max=2**31 - 1,
+        help="With source = nvml, how many MiB are offered of each GPU whose memory the driver does not tell, because "
+        "it is that of the host, as with GB10. Unset, such a GPU is left out, and the host has a problem that says so. "
+        "With more than the host can spare, programs of tenants and of the host fail for lack of memory.",
     ),
     cfg.IntOpt(
         "utilisation_window",

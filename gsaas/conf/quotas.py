@@ -46,8 +46,22 @@ OPTS: list[cfg.Opt] = [
         "reservations",
         default=5,
         min=-1,
-        help="Most reservations of a project that have not ended, whatever the driver. -1 means no limit: one project "
-        "may then reserve every GPU for years; at 0, no project can reserve anything.",
+        help="Most reservations of a project that have not ended, whatever the driver. -1 means no limit; at 0, no "
+        "project can reserve anything.",
+    ),
+    cfg.IntOpt(
+        "reservation_days",
+        default=30,
+        min=0,
+        help="Most days from the beginning of a reservation to its end, whatever the driver. 0 means no limit: what a "
+        "project reserves, and does not use, may then stay unused for years. Reservations that exist stay as they are.",
+    ),
+    cfg.IntOpt(
+        "reservation_days_ahead",
+        default=90,
+        min=0,
+        help="Most days from the request for a reservation to its beginning, whatever the driver. 0 means no limit: "
+        "whoever comes first may then have the GPUs of all years to come. Reservations that exist stay as they are.",
     ),
 ]
 

@@ -16,20 +16,44 @@ OPTS = [
         "driver",
         default="rcuda",
         help="""
-The middleware of this cloud, one for all its leases (but see `native`): an entry point of `gsaas.remoting`. GSaaS
-brings `rcuda`, `lupine`, and `simulated`, which computes nothing and is for demonstrations and
-tests. Changing it affects new leases only: existing servers keep their environment, so drain first.
+The middleware of leases with GPUs (but see `native`), and of all others unless `cpu_driver` names another: an entry
+point of `gsaas.remoting`. GSaaS brings `rcuda`, `lupine`, `ggml` (llama.cpp's RPC), `tvm` (Apache TVM's RPC), and
+`simulated`, which computes nothing and is for demonstrations and tests. Changing it affects new leases only:
+existing servers keep their environment, so drain first.
+""",
+    ),
+    cfg.StrOpt(
+        "cpu_driver",
+        help="""
+The middleware of leases with CPU devices, if it is another than `driver`: `ggml` or `tvm`. GPU hosts with CPU devices
+run its daemons, all others those of `driver`. Unset, `driver` serves both kinds if it can, and requests for CPU devices
+are refused if it cannot. Set the same on controllers and GPU hosts.
+""",
+    ),
+    cfg.StrOpt(
+        "default_kind",
+        default="cuda",
+        choices=[("cuda", "GPUs of NVIDIA"), ("cpu", "CPU devices")],
+        help="""
+The kind of devices that a request gets which names none. It never gets others, even if those that it asks for are in
+use. `cpu` is for clouds that have CPU devices only: elsewhere, programs made for CUDA would get devices that they
+cannot use. With an inventory of CPU devices alone, gsaas-standalone takes `cpu` by default.
 """,
     ),
     cfg.StrOpt(
         "library_path",
         help="""
-Folder, inside the servers, of the middleware's client libraries; it goes first in
+Folder, inside the servers, of the client libraries of `driver`; it goes first in
 `LD_LIBRARY_PATH`, before what is there already. Unset, it is where the middleware usually lives
-(`/opt/rCUDA/lib`, `/opt/lupine/lib`); set it to where your images keep it. Empty, `LD_LIBRARY_PATH`
-is left alone, which suits images whose dynamic linker finds the libraries by itself. Name a folder
-that holds nothing else: every program of the server looks there first.
+(`/opt/rCUDA/lib`, `/opt/lupine/lib`, `/opt/llama.cpp/lib`; nowhere for `tvm`, which is a package of
+Python); set it to where your images keep it. Empty, `LD_LIBRARY_PATH` is left alone, which suits images whose
+dynamic linker finds the libraries by itself. Name a folder that holds nothing else: every program of the server
+looks there first.
 """,
+    ),
+    cfg.StrOpt(
+        "cpu_library_path",
+        help="The same for the client libraries of `cpu_driver`, if that is another middleware than `driver`.",
     ),
     cfg.StrOpt(
         "client_version",
@@ -43,10 +67,12 @@ without a message. Unset, only the GPU hosts are compared with each other.
         "several_daemons",
         default=False,
         help="""
-Whether a lease may have several cGPUs with a middleware whose clients confuse devices if two daemons
-return the same device pointer. That is LUPINE; others ignore this option. Off, such a request is refused
-with this reason. On, a program may compute with the data of another of its cGPUs, without an error, if the
-driver of your GPUs hands out equal pointers: `gsaas-manage prove gpu-host` measures whether it does.
+Whether several daemons may serve one lease with a middleware whose clients confuse devices if two daemons
+return the same device pointer. That is LUPINE; others ignore this option. Off, one daemon serves all cGPUs of a
+lease, which are on one GPU host then, each on a GPU of its own; where daemons serve GPUs and not leases
+(`[daemons]life`), a lease can have one cGPU. On, the cGPUs of a lease may be on any GPUs and hosts, and a program may
+compute with the data of another of its cGPUs, without an error, if the driver of your GPUs hands out equal
+pointers: `gsaas-manage prove gpu-host` measures whether it does.
 """,
     ),
     cfg.BoolOpt(

@@ -15,7 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from gsaas.objects.address import Address
 from gsaas.objects.daemon import Admission, Daemon, DaemonState, DesiredState
+from gsaas.objects.device_kinds import CUDA, kind_of
 from gsaas.objects.gpu import EXCLUSIVE
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import ENTITLED
@@ -48,11 +50,11 @@ NOTHING_ON_GPU_HOSTS = GpuHostsState()
 
 
 class DaemonChange(NamedTuple):
-    """A daemon of a single cGPU failed or recovered."""
+    """A daemon of a lease failed or recovered."""
 
     lease_id: str
     position: int
-    """The number of the cGPU in its lease."""
+    """The number in its lease of the cGPU that it serves, or of the first one."""
     is_healthy: bool
     detail: str
     """A sentence for the events of the lease."""
@@ -74,25 +76,31 @@ def desired(host: str, serial: int, leases: Iterable[Lease], addresses: Addresse
 
 
 def daemon_of(lease: Lease, claim: Claim) -> Daemon | None:
-    """Return the daemon that serves the cGPU of *claim* alone; None if the daemon of its GPU serves it."""
+    """Return the daemon of the lease that serves the cGPU of *claim*; None if the daemon of its GPU serves it."""
     if claim.daemon_port is None:
         return None
+    is_exclusive = lease.mode == EXCLUSIVE
+    where = (claim.daemon_host, claim.daemon_port)
+    first, *others = (one for one in lease.claims if (one.daemon_host, one.daemon_port) == where)
     return Daemon(
-        gpu_uuid=claim.gpu_uuid,
+        gpu_uuid=first.gpu_uuid,
         port=claim.daemon_port,
-        memory_mb=None if lease.mode == EXCLUSIVE else claim.memory_mb,
+        # A whole GPU limits by itself what its daemon gets; a whole CPU device is a part of the host's memory.
+        memory_mb=None if is_exclusive and kind_of(claim.gpu_uuid) == CUDA else claim.memory_mb,
         lease_id=lease.id,
-        position=claim.position,
+        position=first.position,
+        other_gpus=tuple(one.gpu_uuid for one in others),
+        ports=lease.ports_per_daemon,
     )
 
 
 def admissions_of(lease: Lease, claim: Claim, addresses: Addresses) -> Iterator[Admission]:
-    """Yield the admissions to the daemon of one cGPU."""
-    port = claim.daemon_port or claim.gpu.daemon_port
-    if lease.bound_host is not None and lease.bound_host in addresses:
-        yield Admission(addresses[lease.bound_host], port)
-    if lease.admitted_address is not None:
-        yield Admission(lease.admitted_address, port)
+    """Yield the admissions to the daemon of one cGPU, to each of its ports."""
+    admitted = [addresses.get(lease.bound_host or ""), lease.admitted_address]
+    for address in filter(None, admitted):
+        first = Address(address, claim.daemon_port or claim.gpu.daemon_port)
+        for each in first.and_after(lease.ports_per_daemon):
+            yield Admission(each.ip, each.port)
 
 
 def observed(lease: Lease, reports: Reports, addresses: Addresses) -> GpuHostsState:
@@ -110,7 +118,7 @@ def observed(lease: Lease, reports: Reports, addresses: Addresses) -> GpuHostsSt
                 out_of_sync.append(host)
             elif status["state"] != DaemonState.HEALTHY:
                 why = f": {status['detail']}" if status["detail"] else ""
-                reason = f"the daemon of its cGPU {claim.position} is {status['state']}{why}"
+                reason = f"the daemon of its {_cgpus_phrase(status)} is {status['state']}{why}"
                 if _has_failed_often(status):
                     hopeless = True
                     not_ready.insert(0, reason)
@@ -154,14 +162,14 @@ def has_excess_admissions(report: Mapping[str, Any], state: DesiredState) -> boo
 def daemon_changes(
     before: Mapping[str, Any] | None, after: Mapping[str, Any]
 ) -> Iterator[DaemonChange]:
-    """Yield which daemons of single cGPUs failed or recovered between two reports of a host."""
+    """Yield which daemons of leases failed or recovered between two reports of a host."""
     known = {} if before is None else before["daemons"]
     for key, status in sorted(after["daemons"].items()):
         if status["lease_id"] is None:
             continue
         # The first report of a daemon may say already that it could not be started.
         former = known.get(key, _UNKNOWN)
-        name = f"the daemon of cGPU {status['position']}"
+        name = f"the daemon of {_cgpus_phrase(status)}"
         # It failed and recovered between the two reports.
         restarted = _is_healthy(former) and status["restarts"] > former["restarts"]
         if restarted or (not _has_failed(former) and _has_failed(status)):
@@ -193,6 +201,12 @@ def _has_failed(status: Mapping[str, Any]) -> bool:
     return restarting or status["state"] in (DaemonState.DOWN, DaemonState.UNRESPONSIVE)
 
 
+def _cgpus_phrase(status: Mapping[str, Any]) -> str:
+    """Return the numbers of the cGPUs that a daemon serves, as a phrase."""
+    first, others = status["position"], len(status.get("other_gpus", ()))
+    return f"cGPUs {first} to {first + others}" if others else f"cGPU {first}"
+
+
 def _restarts(status: Mapping[str, Any]) -> str:
     return "1 restart" if status["restarts"] == 1 else f"{status['restarts']} restarts"
 
@@ -204,9 +218,7 @@ def _admissions(state: DesiredState) -> set[str]:
 def _reported_status(daemon: Daemon, report: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the reported status of exactly this daemon; None if it is not reported."""
     status: Mapping[str, Any] | None = None if report is None else report["daemons"].get(daemon.key)
-    if status is None or (status["gpu_uuid"], status["port"]) != (
-        daemon.gpu_uuid,
-        daemon.port,
-    ):
+    if status is None:
         return None
-    return status
+    reported = status["gpu_uuid"], *status.get("other_gpus", ()), status["port"]
+    return status if reported == (*daemon.gpus, daemon.port) else None

@@ -55,9 +55,7 @@ class GpuHosts:
         try:
             report = host_reports.gpu_host_report(answer)
         except ValueError as error:
-            raise AgentCallFailed(
-                f"the monitor of {host} answers with no report: {error}"
-            ) from error
+            raise AgentCallFailed(f"the monitor of {host} sent no valid report: {error}") from error
         self.store_report(host, report)
         return report
 

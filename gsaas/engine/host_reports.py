@@ -1,191 +1,181 @@
 # SPDX-License-Identifier: Apache-2.0
 """What agents report and answer, as far as it may be stored. Pure.
 
-A host may lie, and what it says is shown to operators and tenants, logged, and added up for all hosts together. So a
-report has exactly the fields that this release reads, every number is finite and has a bound, and every text is one
-printable line. Problems beyond a few, and what is too long of them, are left out: an honest host may have many.
+1. A host may lie, and what it says is shown to operators and tenants, logged, and added up for all hosts together. So a
+   report has exactly the fields that this release reads, and each value is judged alone (`gsaas.objects.received`).
+2. What is not valid is left out, and never makes a daemon, a binding or an admission look as if it were gone: its GPU
+   would be given to another lease. Such a daemon is reported as unresponsive, such a binding as not installed, and such
+   an admission as one that no lease has.
+3. What is no report at all is refused: one without its list of bindings, or of daemons, or without its serial.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+import ipaddress
+import re
+from collections.abc import Mapping
 from typing import Any
 
-import jsonschema
-from jsonschema import Draft202012Validator
-
+from gsaas.objects import received
 from gsaas.objects.daemon import DaemonState
-from gsaas.objects.printable import one_line
+from gsaas.objects.received import MAX_INTEGER, Fields, LeftOut
 
-MOST_PROBLEMS = 100
-"""Problems that are stored of one report."""
-LONGEST = 1024
-"""Characters that are stored of one problem."""
+UNREADABLE = "unreadable"
+"""Stands for an admission that is not valid; no lease has it."""
 
-_NAME = {"type": "string", "minLength": 1, "maxLength": 255}
-_RELEASE = {"type": "string", "maxLength": 64}
-_COUNT = {"type": "integer", "minimum": 0, "maximum": 2**53}
+_COUNT = (0, 2**53)
 """Counters; JSON's other readers, such as those of browsers, know no larger integers."""
-_SMALL = {"type": "integer", "minimum": 0, "maximum": 2**31 - 1}
-_TEXTS = {"type": "array", "items": {"type": "string"}}
+_MOST = 65535
+"""Bindings, or daemons, of one host."""
+_MOST_ADMISSIONS = 2**20
+_KEY = re.compile(r"[!-~]{1,255}")
+_ADMISSION = re.compile(r"[0-9.]{7,15}:[0-9]{1,5}")
+_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
 
 
-def _record(required: Sequence[str], **properties: Any) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "required": list(required),
-        "properties": properties,
-        "additionalProperties": False,
-    }
-
-
-_BINDING = _record(
-    ["installed"],
-    installed={"type": "boolean"},
-    seconds={"type": ["number", "null"], "minimum": 0, "maximum": 2**31},
-    dropped_packets=_record([], unmapped=_COUNT, refused=_COUNT),
-)
-_TRAFFIC = _record(
-    ["sent", "received", "connections"], sent=_COUNT, received=_COUNT, connections=_COUNT
-)
-_ENDPOINT = {
-    "type": "object",
-    "required": ["bindings"],
-    "properties": {
-        "bindings": {
-            "type": "object",
-            "maxProperties": 65535,
-            "propertyNames": {"pattern": r"^[!-~]{1,255}\Z"},
-            "additionalProperties": _BINDING,
-        },
-        "problems": _TEXTS,
-        "release": _RELEASE,
-        "gpu_address": {"type": ["string", "null"], "maxLength": 15},
-        "conntrack": {
-            "anyOf": [
-                _record(["entries", "limit"], entries=_COUNT, limit=_COUNT),
-                {"type": "null"},
-            ]
-        },
-        "traffic": {  # agents of the release before do not report it
-            "type": "object",
-            "maxProperties": 65535,
-            "propertyNames": {"pattern": r"^[!-~]{1,255}\Z"},
-            "additionalProperties": _TRAFFIC,
-        },
-    },
-}
-_DAEMON = _record(
-    ["lease_id", "position", "gpu_uuid", "port", "memory_mb", "state", "restarts", "detail"],
-    lease_id={"type": ["string", "null"], "maxLength": 36},
-    position=_SMALL,
-    gpu_uuid=_NAME,
-    port={"type": "integer", "minimum": 1, "maximum": 65535},
-    memory_mb={"type": ["integer", "null"], "minimum": 1, "maximum": 2**31 - 1},
-    state={"enum": list(DaemonState)},
-    restarts=_SMALL,
-    detail={"type": ["string", "null"]},
-    failed_starts=_SMALL,  # agents of the release before do not report it
-)
-_GPU_HOST = {
-    "type": "object",
-    "required": ["serial", "daemons", "fence", "problems"],
-    "properties": {
-        "serial": _COUNT,
-        "daemons": {
-            "type": "object",
-            "maxProperties": 65535,
-            "propertyNames": {"pattern": r"^[!-~]{1,255}\Z"},
-            "additionalProperties": _DAEMON,
-        },
-        "fence": {
-            "type": ["object", "null"],
-            "required": ["admissions", "refused"],
-            "properties": {
-                "admissions": {
-                    "type": "array",
-                    "maxItems": 2**20,
-                    "items": {"type": "string", "pattern": r"^[0-9.]{7,15}:[0-9]{1,5}\Z"},
-                },
-                "refused": _COUNT,
-            },
-            "additionalProperties": False,
-        },
-        "problems": _TEXTS,
-        "middleware": {
-            "type": ["string", "null"],
-            "pattern": r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}\Z",
-        },
-        "release": _RELEASE,
-    },
-}
-
-
-def endpoint_report(report: Any) -> dict[str, Any]:
+def endpoint_report(report: Any, left_out: LeftOut | None = None) -> dict[str, Any]:
     """Return the *report* or the answer of an endpoint as it may be stored; raises `ValueError` if it is not one.
 
-    Whether its address is believed is decided elsewhere.
+    Whether its address is believed is decided elsewhere. What is left out is counted by *left_out*, and a problem.
     """
-    _check(_ENDPOINT_VALIDATOR, report, "the endpoint")
-    return {**_known(report, _ENDPOINT), **_texts(report)}
+    left_out = LeftOut() if left_out is None else left_out
+    if not (isinstance(report, Mapping) and isinstance(report.get("bindings"), Mapping)):
+        raise ValueError("the endpoint has sent an invalid report: it has no bindings")
+    fields = Fields(report, "endpoint", left_out)
+    stored = {
+        "bindings": {
+            port_id: _binding(port_id, binding, left_out)
+            for port_id, binding in _keyed(report["bindings"], "bindings", left_out)
+        },
+        "gpu_address": fields.optional("gpu_address", received.text, 15),
+        "conntrack": fields.optional("conntrack", _counts, "entries", "limit"),
+        "traffic": left_out.named("traffic", _traffic, report.get("traffic", {}), _KEY, _MOST),
+        "refusals": left_out.named("refusals", _refusals, report.get("refusals", {}), _KEY, _MOST),
+        **_texts(report, fields, left_out),
+    }
+    return _reported(stored, report)
 
 
-def gpu_host_report(report: Any) -> dict[str, Any]:
+def gpu_host_report(report: Any, left_out: LeftOut | None = None) -> dict[str, Any]:
     """Return the *report* or the answer of a monitor on daemons and fence as it may be stored.
 
-    It is `gsaas.objects.daemon.DaemonReport.to_dict()`. Raises `ValueError` if it is none.
+    It is `gsaas.objects.daemon.DaemonReport.to_dict()`. Raises `ValueError` if it is none. What is left out is counted
+    by *left_out*, and a problem.
     """
-    _check(_GPU_HOST_VALIDATOR, report, "the monitor")
-    daemons = {
-        key: {**status, "detail": status["detail"] and one_line(status["detail"], LONGEST)}
-        for key, status in report["daemons"].items()
+    left_out = LeftOut() if left_out is None else left_out
+    what = "the monitor has sent an invalid report: it has no"
+    if not (isinstance(report, Mapping) and isinstance(report.get("daemons"), Mapping)):
+        raise ValueError(f"{what} daemons")
+    if "fence" not in report:
+        raise ValueError(f"{what} fence")
+    try:
+        serial = received.integer(report.get("serial"), *_COUNT)
+    except received.INVALID as error:
+        raise ValueError(f"{what} serial: {error}") from None
+    fields = Fields(report, "monitor", left_out)
+    stored = {
+        "serial": serial,
+        "daemons": {
+            key: _daemon(key, status, left_out)
+            for key, status in _keyed(report["daemons"], "daemons", left_out)
+        },
+        "fence": None if report["fence"] is None else _fence(report["fence"], left_out),
+        "middleware": fields.optional("middleware", received.matching, _VERSION),
+        **_texts(report, fields, left_out),
     }
-    return {**_known(report, _GPU_HOST), **_texts(report), "daemons": daemons}
+    return _reported(stored, report)
 
 
-def _known(report: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of *report* that are in *schema*: an agent of a newer release may send others."""
-    return {name: value for name, value in report.items() if name in schema["properties"]}
+def _reported(stored: dict[str, Any], report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is *stored* without what was not in *report*: an agent of another release may not know it."""
+    problems = {"problems": stored["problems"]} if stored["problems"] else {}
+    return {name: value for name, value in stored.items() if name in report} | problems
 
 
-def _texts(report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the problems and the release in *report*, if it has them, in a form that may be shown."""
-    texts: dict[str, Any] = {}
-    if "problems" in report:
-        problems = report["problems"]
-        texts["problems"] = [one_line(problem, LONGEST) for problem in problems[:MOST_PROBLEMS]]
-        if len(problems) > MOST_PROBLEMS:
-            texts["problems"].append(f"and {len(problems) - MOST_PROBLEMS} more problems")
-    if "release" in report:
-        texts["release"] = one_line(report["release"], 64)
-    return texts
+def _keyed(
+    found: Mapping[Any, Any], what: str, left_out: LeftOut
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the valid names of *found*, each with its object; whatever has no valid name is no lease's."""
+    objects = left_out.named(what, lambda value: value, found, _KEY, _MOST)
+    return [
+        (key, left_out.optional(f"{what}, {key}", received.mapping, value) or {})
+        for key, value in objects.items()
+    ]
 
 
-def _is_integer(_checker: Any, value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _binding(port_id: str, data: Mapping[str, Any], left_out: LeftOut) -> dict[str, Any]:
+    fields = Fields(data, f"the binding of {port_id}", left_out)
+    drops = fields.optional("dropped_packets", received.mapping) or {}
+    counters = Fields(drops, f"the packets of {port_id}", left_out)
+    stored = {
+        "installed": fields.optional("installed", received.boolean) or False,
+        "seconds": fields.optional("seconds", received.number, 0, MAX_INTEGER),
+        "dropped_packets": {
+            reason: counters.optional(reason, received.integer, *_COUNT) or 0
+            for reason in ("unmapped", "refused")
+            if reason in drops
+        },
+    }
+    return {name: value for name, value in stored.items() if name in data or name == "installed"}
 
 
-def _is_number(checker: Any, value: Any) -> bool:
-    # JSON as Python reads it has NaN, which is neither less nor more than any bound.
-    return _is_integer(checker, value) or (isinstance(value, float) and math.isfinite(value))
+def _traffic(data: Any) -> dict[str, int]:
+    return _counts(data, "sent", "received", "connections")
 
 
-_Validator = jsonschema.validators.extend(  # type: ignore[no-untyped-call]  # the stubs leave it untyped
-    Draft202012Validator,
-    type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(
-        {"integer": _is_integer, "number": _is_number}
-    ),
-)
-_ENDPOINT_VALIDATOR = _Validator(_ENDPOINT)
-_GPU_HOST_VALIDATOR = _Validator(_GPU_HOST)
+def _refusals(data: Any) -> dict[str, Any]:
+    data = received.mapping(data)
+    reasons = [name for name in ("unmapped", "foreign", "not_tcp", "fragments") if name in data]
+    counts: dict[str, Any] = _counts(data, "seconds", *reasons)
+    source = data.get("source")
+    return counts | ({} if source is None else {"source": str(ipaddress.IPv4Address(source))})
 
 
-def _check(validator: Any, report: Any, agent: str) -> None:
-    """Raise `ValueError` for an invalid report. Its text, which is logged, names no value: that may have any size."""
-    error = next(validator.iter_errors(report), None)
-    if error is not None:
-        where = one_line(error.json_path, 200)
-        raise ValueError(
-            f"{agent} has sent an invalid report: {where} violates {error.validator!r}"
-        )
+def _counts(data: Any, *names: str) -> dict[str, int]:
+    data = received.mapping(data)
+    return {name: received.integer(data[name], *_COUNT) for name in names}
+
+
+def _daemon(key: str, data: Mapping[str, Any], left_out: LeftOut) -> dict[str, Any]:
+    fields = Fields(data, f"daemon {key}", left_out)
+    is_of_gpu = "lease_id" in data and data["lease_id"] is None
+    stored = {
+        # Without its lease it is some lease's, which is not known.
+        "lease_id": None if is_of_gpu else fields.optional("lease_id", received.text, 36) or "",
+        "position": fields.optional("position", received.integer, 0, MAX_INTEGER) or 0,
+        "gpu_uuid": fields.optional("gpu_uuid", received.name) or "",
+        "other_gpus": left_out.items(
+            f"the GPUs of daemon {key}", received.name, data.get("other_gpus", []), _MOST
+        ),
+        "port": fields.optional("port", received.integer, 1, 65535) or 0,
+        "ports": fields.optional("ports", received.integer, 1, 65535) or 1,
+        "memory_mb": fields.optional("memory_mb", received.integer, 1, MAX_INTEGER),
+        "state": fields.optional("state", DaemonState) or DaemonState.UNRESPONSIVE,
+        "restarts": fields.optional("restarts", received.integer, 0, MAX_INTEGER) or 0,
+        "detail": fields.optional("detail", received.text),
+        "failed_starts": fields.optional("failed_starts", received.integer, 0, MAX_INTEGER) or 0,
+    }
+    optional = {"other_gpus", "ports", "failed_starts"} - data.keys()
+    return {name: value for name, value in stored.items() if name not in optional}
+
+
+def _fence(data: Any, left_out: LeftOut) -> dict[str, Any]:
+    data = left_out.optional("fence", received.mapping, data) or {}
+    listed = data.get("admissions")
+    if not isinstance(listed, list) or len(listed) > _MOST_ADMISSIONS:
+        left_out.note("fence", ValueError("it has no list of admissions"))
+        listed = [None]
+    admissions = [
+        left_out.optional("admissions", received.matching, each, _ADMISSION) or UNREADABLE
+        for each in listed
+    ]
+    refused = Fields(data, "fence", left_out).optional("refused", received.integer, *_COUNT)
+    return {"admissions": admissions, "refused": refused or 0}
+
+
+def _texts(report: Mapping[str, Any], fields: Fields, left_out: LeftOut) -> dict[str, Any]:
+    """Return the problems and the release in *report*, in a form that may be shown."""
+    return {
+        "release": fields.optional("release", received.text, 64),
+        "problems": left_out.problems(report.get("problems", [])),
+    }

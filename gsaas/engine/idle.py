@@ -14,6 +14,9 @@ import datetime
 import enum
 from dataclasses import dataclass
 
+from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import Status
+
 NONE, SHELVE, RELEASE = "none", "shelve", "release"
 """The values of `[engine]idle_action`."""
 
@@ -40,19 +43,22 @@ class Decision(enum.Enum):
 
 
 def decide(
-    policy: IdlePolicy,
-    project_id: str,
-    idle_since: datetime.datetime | None,
-    reclaim_at: datetime.datetime | None,
-    now: datetime.datetime,
+    policy: IdlePolicy, lease: Lease, idle_since: datetime.datetime | None, now: datetime.datetime
 ) -> Decision:
-    """Return what is to happen to an ACTIVE lease of a project.
-
-    *idle_since* is None if it is in use, or that is not known; *reclaim_at* is what its warning said, None without one.
-    """
-    spared = policy.action == NONE or project_id in policy.exempt_projects
+    """Return what is to happen to an ACTIVE lease; *idle_since* is None if it is in use, or that is not known."""
+    spared = policy.action == NONE or lease.project_id in policy.exempt_projects
     if spared or idle_since is None or now - idle_since < policy.warn_after:
-        return Decision.NOTHING if reclaim_at is None else Decision.WITHDRAW
-    if reclaim_at is None:
+        return Decision.NOTHING if lease.reclaim_at is None else Decision.WITHDRAW
+    if lease.reclaim_at is None:
         return Decision.WARN
-    return Decision.RECLAIM if now >= reclaim_at else Decision.NOTHING
+    return Decision.RECLAIM if now >= lease.reclaim_at else Decision.NOTHING
+
+
+def warned(lease: Lease, reclaim_at: datetime.datetime | None) -> Lease:
+    """Return *lease* with a warning that it is reclaimed at this time; None: without a warning."""
+    return lease.with_(reclaim_at=reclaim_at)
+
+
+def is_as_decided(lease: Lease, read: Lease) -> bool:
+    """Return whether what was decided of a lease as it was *read* holds for it as it is now."""
+    return lease.status == Status.ACTIVE and lease.reclaim_at == read.reclaim_at

@@ -18,13 +18,12 @@ from gsaas import exceptions
 from gsaas.cloud.base import Cloud
 from gsaas.db import clock, leases, readings
 from gsaas.db.database import Database, retried
-from gsaas.db.leases import ActiveLease
-from gsaas.engine.driver import owner_of
-from gsaas.engine.idle import SHELVE, Decision, IdlePolicy, decide
+from gsaas.engine.idle import SHELVE, Decision, IdlePolicy, decide, is_as_decided, warned
+from gsaas.engine.reconciler import owner_of
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.committer import end_each
 from gsaas.objects.lease import Lease
-from gsaas.objects.lifecycle import IDLE, IN_USE, SHELVED, LeaseEvent, Status
+from gsaas.objects.lifecycle import IDLE, IN_USE, SHELVED, LeaseEvent
 from gsaas.objects.readings import idle_since
 
 LOG = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ _AT_ONCE = 500
 class _Idle:
     """An ACTIVE lease, and since when it is idle; None if it is in use, or that is not known."""
 
-    lease: ActiveLease
+    lease: Lease
     since: datetime.datetime | None
 
 
@@ -61,7 +60,7 @@ class IdleLeases:
         self._cloud = cloud
 
     def audit(self) -> list[str]:
-        """Warn, withdraw warnings, and reclaim; return the leases that the engine has to drive.
+        """Warn, withdraw warnings, and reclaim; return the leases that the engine has to reconcile.
 
         Raises only `oslo_db.exception.DBConnectionError`: an error of one lease does not keep the others from it.
         """
@@ -70,9 +69,7 @@ class IdleLeases:
             found = _active(connection, now)
         due: dict[Decision, dict[str, _Idle]] = {decision: {} for decision in Decision}
         for one in found:
-            lease = one.lease
-            decision = decide(self._policy, lease.project_id, one.since, lease.reclaim_at, now)
-            due[decision][lease.id] = one
+            due[decide(self._policy, one.lease, one.since, now)][one.lease.id] = one
         warned_until = now + self._policy.reclaim_after
         end_each(
             due[Decision.WARN],
@@ -93,7 +90,7 @@ class IdleLeases:
         )
 
     def _reclaim(self, idle: _Idle, now: datetime.datetime) -> bool:
-        """Shelve the server of a lease, or release the lease; return whether the engine has to drive it."""
+        """Shelve the server of a lease, or release the lease; return whether the engine has to reconcile it."""
         lease, why = idle.lease, f"nothing has used it since {idle.since}, and its owner was warned"
         if not self._is_due(lease):
             return False
@@ -103,15 +100,14 @@ class IdleLeases:
                 self._shelve(lease.id)
             return False
         LOG.info("lease %s: %s", lease.id, why)
-        return self._claims.returns.end(lease.id, why, lambda found: _is_as_read(found, lease))
+        return self._claims.end(lease.id, why, lambda found: is_as_decided(found, lease))
 
-    def _is_due(self, lease: ActiveLease) -> bool:
+    def _is_due(self, lease: Lease) -> bool:
         """Return whether a lease is still to be reclaimed: the cloud may have taken long with those before it."""
         with self._database.reading() as connection:
             now = clock.now(connection)
             [idle] = _idle(connection, [lease], now)
-        decision = decide(self._policy, lease.project_id, idle.since, lease.reclaim_at, now)
-        return decision is Decision.RECLAIM
+        return decide(self._policy, lease, idle.since, now) is Decision.RECLAIM
 
     def _shelve(self, lease_id: str) -> None:
         with self._database.reading() as connection:
@@ -130,15 +126,16 @@ class IdleLeases:
         self,
         idle: _Idle,
         event: str,
-        reclaim_at: datetime.datetime | None,
+        warned_until: datetime.datetime | None,
         detail: str | None = None,
     ) -> bool:
-        """Record *event* and *reclaim_at*; return False if the lease has changed since it was read."""
+        """Record *event* and the time in the warning; return False if the lease has changed since it was read."""
         with self._database.writing() as connection:
             lease = leases.lock(connection, idle.lease.id)
-            if not _is_as_read(lease, idle.lease):
+            if not is_as_decided(lease, idle.lease):
                 return False
-            leases.write(connection, lease.with_(reclaim_at=reclaim_at), "reclaim_at")
+            after = warned(lease, warned_until)
+            leases.write_all(connection, [(after, leases.changed_columns(lease, after))])
             leases.record_events(connection, lease.id, [LeaseEvent(event, lease.status, detail)])
         return True
 
@@ -150,9 +147,7 @@ def _active(connection: Connection, now: datetime.datetime) -> list[_Idle]:
     return [idle for some in parts for idle in _idle(connection, some, now)]
 
 
-def _idle(
-    connection: Connection, some: Sequence[ActiveLease], now: datetime.datetime
-) -> list[_Idle]:
+def _idle(connection: Connection, some: Sequence[Lease], now: datetime.datetime) -> list[_Idle]:
     """Return these leases with what their readings say."""
     known = readings.whole(connection, [lease.id for lease in some])
     idle = []
@@ -162,7 +157,3 @@ def _idle(
             since = idle_since(lease.count, intervals.cgpus, intervals.paths, now)
         idle.append(_Idle(lease, since))
     return idle
-
-
-def _is_as_read(lease: Lease, read: ActiveLease) -> bool:
-    return lease.status == Status.ACTIVE and lease.reclaim_at == read.reclaim_at

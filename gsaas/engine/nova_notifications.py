@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listens to Nova's notifications about servers, so that the engine drives their leases at once.
+"""Listens to Nova's notifications about servers, so that the engine reconciles their leases at once.
 
 A notification says only that something happened to a server, and whether the server has properties of GSaaS; the
 engine then asks Nova for its state. So no notification has to arrive, and a forged one does no harm.

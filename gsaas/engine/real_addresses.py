@@ -16,8 +16,12 @@ from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.objects.lease import Lease
 
 
-def report_refusal(session: Session, network: GpuNetwork, host: str, address: str) -> str | None:
+def report_refusal(
+    session: Session, network: GpuNetwork, host: str, address: str | None
+) -> str | None:
     """Return why *address* is not believed to be that of *host*, as a sentence for operators; None if it is."""
+    if address is None:
+        return f"{host} reports no IPv4 address of its own on the GPU network: correct [monitor]gpu_address there"
     if refusal := network.refusal(address) or network.host_refusal(host, address):
         return (
             f"{host} reports the address {address} on the GPU network, which is refused: {refusal}"

@@ -19,8 +19,8 @@ from gsaas.cloud.base import ServerChange
 from gsaas.db import clock, hosts, leases, readings
 from gsaas.db.database import Database, retried
 from gsaas.engine import nova_notifications
-from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.idle_leases import IdleLeases
+from gsaas.engine.reconciler import LeaseReconciler
 from gsaas.engine.rpc_endpoint import HANDLERS, RpcEndpoint, may_send
 from gsaas.engine.workqueue import WorkQueue
 from gsaas.gpgpums.claims import Claims
@@ -51,7 +51,7 @@ class Engine:
         *,
         database: Database,
         bus: rpc.Bus,
-        driver: LeaseDriver,
+        reconciler: LeaseReconciler,
         claims: Claims,
         keyring: Keyring | None = None,
         audit: Callable[[SecurityEvent], None] = lambda _: None,
@@ -60,9 +60,9 @@ class Engine:
         self._conf = conf
         self._plain_servers = plain_servers
         self._database = database
-        self._driver = driver
+        self._reconciler = reconciler
         self._claims = claims
-        self._idle_leases = IdleLeases(conf, database, claims, driver.cloud)
+        self._idle_leases = IdleLeases(conf, database, claims, reconciler.cloud)
         self._looked_for_idle_at: float | None = None
         """When idle leases were looked for last, as `time.monotonic` counts."""
         self._queue = WorkQueue()
@@ -77,9 +77,9 @@ class Engine:
             socket.gethostname(),
             RpcEndpoint(
                 database,
-                driver.agents,
+                reconciler.agents,
                 self._tell,
-                driver.callers,
+                reconciler.callers,
                 advance_queue=claims.queue.advance,
                 keyring=keyring,
                 audit=audit,
@@ -95,11 +95,11 @@ class Engine:
             threading.Thread(target=self._watch_servers, name="engine-watch", daemon=True),
         ]
         self._nova_notifications = (
-            nova_notifications.listener(conf, self._notified) if driver.cloud.notifies else None
+            nova_notifications.listener(conf, self._notified) if reconciler.cloud.notifies else None
         )
 
     def start(self) -> None:
-        """Start to serve the message bus and to drive leases. Raises what the bus raises."""
+        """Start to serve the message bus and to reconcile leases. Raises what the bus raises."""
         self._conf.set_default("executor_thread_pool_size", HANDLERS)
         self._server.start()
         if self._nova_notifications is not None:
@@ -127,8 +127,9 @@ class Engine:
 
     def _end_watches(self) -> None:
         try:
-            with self._database.writing() as connection:
-                leases.end_watches(connection, self._driver.engine)
+            self._database.change(
+                lambda connection: leases.end_watches(connection, self._reconciler.engine)
+            )
         except Exception as error:  # noqa: BLE001  (the watches end by themselves, only later)
             LOG.warning(
                 "the leases that this engine watches could not be left to other engines: %s", error
@@ -138,20 +139,20 @@ class Engine:
         """Return what this engine does now, for a report."""
         processing, waiting = self._queue.describe()
         return {
-            "name": self._driver.engine,
-            "leases that are driven now": processing,
+            "name": self._reconciler.engine,
+            "leases that are being reconciled": processing,
             "leases that wait, and for how many seconds": waiting,
             "database connections": self._database.engine.pool.status(),
         }
 
     def _work(self) -> None:
-        """Drive the leases of the queue, one after the other, until the queue is closed."""
+        """Reconcile the leases of the queue, one after the other, until the queue is closed."""
         while (lease_id := self._queue.get()) is not None:
             requeue_after = None
             try:
-                requeue_after = self._driver.drive(lease_id, told=self._was_told(lease_id))
+                requeue_after = self._reconciler.reconcile(lease_id, told=self._was_told(lease_id))
             except exceptions.NotFound:
-                LOG.warning("there is no lease %s to drive", lease_id)
+                LOG.warning("lease %s does not exist, and cannot be reconciled", lease_id)
             except Exception:  # other leases must go on; the audit requeues this one
                 LOG.exception("lease %s stays as it is until the next audit", lease_id)
             finally:
@@ -178,7 +179,7 @@ class Engine:
             self._stopping.wait(self._conf.engine.audit_interval)
 
     def _audit_idle_leases(self) -> list[str]:
-        """Apply the operator's policy for idle leases, now and then; return the leases that are to be driven."""
+        """Apply the operator's policy for idle leases, now and then; return the leases to reconcile."""
         now = time.monotonic()
         last = self._looked_for_idle_at
         if last is not None and now - last < _IDLE_INTERVAL:
@@ -203,20 +204,18 @@ class Engine:
             pass
         self._forgot_at = time.monotonic()
 
-    @retried
     def _forget_some_readings(self) -> bool:
-        with self._database.writing() as connection:
-            return readings.forget_some(connection, clock.now(connection))
+        return self._database.change(
+            lambda connection: readings.forget_some(connection, clock.now(connection))
+        )
 
     def _watch_servers(self) -> None:
         """Requeue the leases whose servers were changed or deleted in the cloud, as often as configured."""
         since = None
         while not self._stopping.is_set():
-            began = (
-                timeutils.utcnow()
-            )  # before the query: a change during it is found by the next one
+            began = timeutils.utcnow()  # a change during the query is found by the next one
             try:
-                found = self._driver.cloud.server_changes(since)
+                found = self._reconciler.cloud.server_changes(since)
                 changes = None if found is None else list(found)
                 if changes is None or since is None:
                     self._requeue_moved()
@@ -231,12 +230,12 @@ class Engine:
             else:
                 since = began
             self._stopping.wait(
-                max(self._conf.engine.audit_interval, self._driver.cloud.audit_interval)
+                max(self._conf.engine.audit_interval, self._reconciler.cloud.audit_interval)
             )
 
     def _requeue_moved(self) -> None:
         """Requeue each ACTIVE lease whose server is not on the recorded host; all, if the cloud does not list hosts."""
-        hosts_by_server = self._driver.cloud.server_hosts()
+        hosts_by_server = self._reconciler.cloud.server_hosts()
         with self._database.reading() as connection:
             known = leases.servers(connection, Status.ACTIVE)
         for lease_id, server_id, host in known:
@@ -257,12 +256,12 @@ class Engine:
             self._queue.add(lease_id)
 
     def _tell(self, lease_id: str) -> None:
-        """Drive a lease of which a message to this engine, and to no other, says that something has changed."""
+        """Reconcile a lease of which a message to this engine, and to no other, says that something has changed."""
         self._told.add(lease_id)
         self._queue.add(lease_id)
 
     def _was_told(self, lease_id: str) -> bool:
-        """Return whether a message to this engine is the reason for a drive; it is the reason for one drive only."""
+        """Return whether a message is the reason to reconcile a lease now; a message is the reason once."""
         try:
             # In one operation: a message that comes between two would be lost.
             self._told.remove(lease_id)
@@ -271,13 +270,13 @@ class Engine:
         return True
 
     def _notified(self, changes: Iterable[ServerChange]) -> None:
-        """Drive the leases whose servers have changed, as a notification to this engine says."""
+        """Reconcile the leases whose servers have changed, as a notification to this engine says."""
         changes = list(changes)
         try:
             self._equip(changes)
         except exceptions.CloudUnavailable as error:
             LOG.warning(
-                "whether servers ask for cGPUs is not known yet, and is asked again later: %s",
+                "whether servers ask for cGPUs could not be read; Nova is asked again later: %s",
                 error,
             )
         for lease_id in self._leases_of(changes):

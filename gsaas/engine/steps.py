@@ -84,6 +84,17 @@ class ApplyBinding:
 
 
 @dataclass(frozen=True)
+class ChangeBinding:
+    """Send the endpoint of *host* the binding with the present addresses of the server's port, and then record these.
+
+    In this order: as long as they are not recorded, the step is taken again.
+    """
+
+    host: str
+    server: Server
+
+
+@dataclass(frozen=True)
 class UpdateMonitor:
     """Send the monitor of *host* its desired state: it starts the daemons of the lease, and admits its consumer."""
 
@@ -168,6 +179,7 @@ Step = (
     | RecordServer
     | RecordBoundHost
     | ApplyBinding
+    | ChangeBinding
     | UpdateMonitor
     | CleanUpGpuHosts
     | RecordActivationTime
@@ -186,13 +198,13 @@ Step = (
 
 @dataclass(frozen=True)
 class ObservedState:
-    """What was observed of a lease outside its row in the database, and during this drive of it."""
+    """What was observed of a lease outside its row in the database, and while it is reconciled."""
 
     server: Server | None
     bindings: Mapping[str, bool] | None
     """Port id -> whether its binding is in the kernel of the server's host; None: that host has no endpoint."""
     endpoint_unconfirmed: bool = False
-    """The endpoint that has the binding did not confirm the last call of this drive."""
+    """The endpoint that has the binding did not confirm the last call of this reconciliation."""
     can_create: bool = True
     """The cloud can be asked for a server: it needs no caller's token, or this engine has the token."""
     cloud_error: str | None = None
@@ -200,9 +212,9 @@ class ObservedState:
     gpu_hosts: GpuHostsState = NOTHING_ON_GPU_HOSTS
     """The state of the lease on its GPU hosts."""
     unconfirmed_gpu_hosts: frozenset[str] = frozenset()
-    """GPU hosts whose monitors did not confirm a call of this drive."""
+    """GPU hosts whose monitors did not confirm a call of this reconciliation."""
     cleanup_requested: bool = False
-    """This drive has sent the GPU hosts their desired state without the lease (`CleanUpGpuHosts`)."""
+    """This reconciliation has sent the GPU hosts their desired state without the lease (`CleanUpGpuHosts`)."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +251,10 @@ def next_step(
             if observed.gpu_hosts.hopeless:
                 return _daemon_failed(observed)
             step = _boot(lease, observed, now)
-            if isinstance(step, ApplyBinding | UpdateMonitor | Wait) and age > timeouts.boot:
+            if (
+                isinstance(step, ApplyBinding | ChangeBinding | UpdateMonitor | Wait)
+                and age > timeouts.boot
+            ):
                 return Fail("boot-server", _boot_timeout_message(observed, timeouts.boot))
             return step
         case Status.ACTIVE:
@@ -256,8 +271,8 @@ def _create_server(observed: ObservedState, age: float, timeouts: Timeouts) -> S
     if age > timeouts.caller and observed.cloud_error is None:
         return Fail(
             "create-server",
-            "the service was interrupted before it made your server, and keeps no token of yours to "
-            "try again with; launch again",
+            "the service was interrupted before it made your server, and does not store your token to try again; "
+            "launch again",
         )
     return Wait("the engine that has the caller's token makes the server")
 
@@ -416,7 +431,7 @@ def _connect(
     if lease.bound_host is not None and (lease.bound_host, lease.port_id) != (host, port.id):
         return RemoveBinding(lease.bound_host)  # the server moved, or has another port
     if not _is_recorded(lease, server, port):
-        return RecordServer(server)
+        return RecordServer(server) if lease.bound_host is None else ChangeBinding(host, server)
     if observed.bindings is None:
         return Wait("its compute host has a RODVR endpoint")
     if lease.bound_host is None:
@@ -478,8 +493,9 @@ def _is_recorded(lease: Lease, server: Server, port: Port) -> bool:
         lease.port_id,
         lease.port_tap,
         lease.port_mac,
-        lease.port_ip,
-    ) == (server.id, server.host, port.id, port.tap, port.mac, port.ip)
+        # A cloud may list the addresses in another order each time.
+        {lease.port_ip, *(lease.port_other_ips or ())},
+    ) == (server.id, server.host, port.id, port.tap, port.mac, {port.ip, *port.other_ips})
 
 
 def _is_installed(observed: ObservedState, port: Port) -> bool:

@@ -1,23 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Allocation: what a lease gets with its placement: claims, and how its consumer reaches its GPUs. Pure."""
+"""Allocation: what a lease gets with its placement: claims, and how its consumer reaches its GPUs.
+
+Pure, but that masked addresses on a host are chosen at random.
+"""
 
 from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from gsaas import exceptions
 from gsaas.limits.base import UNLIMITED
 from gsaas.objects.access import Access, Consumer, choose
-from gsaas.objects.address import Address
+from gsaas.objects.daemon import key_of_lease
+from gsaas.objects.device_kinds import CUDA
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Event, LeaseEvent, Status
 from gsaas.objects.placement import Placement, Share
 from gsaas.objects.ports import NoFreePort, PortRange
+
+if TYPE_CHECKING:
+    from gsaas.gpgpums.view import View
 
 LOG = logging.getLogger(__name__)
 
@@ -33,55 +39,12 @@ UNREACHABLE = (
 """There are GPUs, but no port or address by which their consumer could reach them, or none that it may have."""
 
 
-@dataclass(frozen=True)
-class AccessRules:
-    """How consumers may reach their GPUs."""
-
-    daemon_ports: Mapping[str, PortRange] = field(default_factory=dict)
-    """By remoting driver, the ports for daemons that serve one cGPU each; without any, GPUs' own daemons serve them."""
-    native: bool = False
-    """Consumers on a GPU host use its GPUs without a middleware."""
-    local_per_project: int = UNLIMITED
-    """How many masked addresses one project may have on one host."""
-    direct: bool = True
-    """Consumers may be told real addresses."""
-
-
-class TakenPlaces(Protocol):
-    """Which ports and addresses are taken, by what is stored and by what was planned before in the same transaction."""
-
-    @property
-    def now(self) -> datetime.datetime:
-        """Return the time (UTC)."""
-
-    @property
-    def compute_hosts(self) -> Collection[str]:
-        """Return the hosts with an endpoint."""
-
-    def daemon_ports_on(self, host: str) -> Collection[int]:
-        """Return the TCP ports of all daemons on *host*."""
-
-    def masked_of_project(self, host: str, project_id: str) -> int:
-        """Return how many masked addresses a project has on *host*."""
-
-    @property
-    def has_local_addresses(self) -> bool:
-        """Return whether programs of a host with an endpoint get masked addresses; else they get the real ones."""
-
-    def masked_for_vm(self, count: int) -> Sequence[Address]:
-        """Return the masked addresses of a VM; raises `BadRequest` if there are fewer."""
-
-    def masked_on(self, host: str, count: int) -> Sequence[Address]:
-        """Return masked addresses that are free on *host*; raises `NoMaskedAddress` if there are fewer."""
-
-
 def allocate(
     lease: Lease,
     placement: Placement,
     policy: str,
     gpus: Mapping[str, Gpu],
-    taken: TakenPlaces,
-    rules: AccessRules,
+    view: View,
 ) -> tuple[Lease, list[LeaseEvent]]:
     """Return *lease* with claims on *gpus*, those of its placement by UUID, and the events to record.
 
@@ -93,21 +56,21 @@ def allocate(
         access = {"access": Access.MASKED}
         addresses = [
             {"masked_ip": address.ip, "masked_port": address.port}
-            for address in taken.masked_for_vm(lease.count)
+            for address in view.rules.masked.first(lease.count, lease.remoting)
         ]
     else:
-        access, addresses = _reach(lease, {gpu.host for gpu in gpus.values()}, taken, rules)
+        access, addresses = _reach(lease, {gpu.host for gpu in gpus.values()}, view)
     daemons: Sequence[Mapping[str, Any]] = [{}] * len(placement.shares)
-    if ports := rules.daemon_ports.get(access.get("remoting", lease.remoting)):
+    if ports := view.rules.access.daemon_ports.get(access.get("remoting", lease.remoting)):
         hosts = [gpus[share.gpu_uuid].host for share in placement.shares]
-        daemons = _daemon_ports(lease.id, hosts, ports, taken)
+        daemons = _daemon_ports(lease, hosts, ports, view)
     claims = tuple(
         Claim(lease.id, position, share.gpu_uuid, share.memory_mb, **{**address, **daemon})
         for position, (share, address, daemon) in enumerate(
             zip(placement.shares, addresses, daemons, strict=True)
         )
     )
-    chosen = _chosen(lease, placement, policy, gpus, taken.now)
+    chosen = _chosen(lease, placement, policy, gpus, view.now)
     allocated = lease.with_(status=Status.CLAIMED, claims=claims, **chosen, **access)
     happened = [LeaseEvent(Event.CLAIM, Status.CLAIMED, _detail(placement.shares))]
     if allocated.is_ready:
@@ -117,23 +80,25 @@ def allocate(
 
 
 def _reach(
-    lease: Lease, gpu_hosts: set[str], taken: TakenPlaces, rules: AccessRules
+    lease: Lease, gpu_hosts: set[str], view: View
 ) -> tuple[dict[str, Any], Sequence[dict[str, Any]]]:
     """Choose how the consumer of a lease without a server reaches its GPUs.
 
     Returns fields of the lease, and fields of each of its claims.
     """
+    rules, local = view.rules.access, view.rules.local
     host, nothing = lease.consumer_host, [dict[str, Any]()] * lease.count
-    has_endpoint = taken.has_local_addresses and host in taken.compute_hosts
-    access = choose(Consumer(host, has_endpoint), gpu_hosts, native=rules.native)
+    has_endpoint = local is not None and host in view.pool.compute_hosts
+    native = rules.native and lease.kind == CUDA
+    access = choose(Consumer(host, has_endpoint), gpu_hosts, native=native)
     if access == Access.NATIVE:
         return {"access": access, "remoting": NATIVE}, nothing
-    if access != Access.MASKED or host is None:
+    if access != Access.MASKED or host is None or local is None:
         if not rules.direct:
             raise exceptions.DirectDisabled
         return {"access": access}, nothing
     if rules.local_per_project != UNLIMITED:
-        used = taken.masked_of_project(host, lease.project_id)
+        used = view.masked_of_project(host, lease.project_id)
         if used + lease.count > rules.local_per_project:
             raise exceptions.LocalShareExceeded(
                 count=lease.count, used=used, limit=rules.local_per_project
@@ -141,25 +106,36 @@ def _reach(
     # The endpoint is going to be told, so from now on there is a binding to remove.
     return {"access": access, "bound_host": host, "port_id": lease.id}, [
         {"masked_ip": address.ip, "masked_port": address.port, "masked_host": host}
-        for address in taken.masked_on(host, lease.count)
+        for address in local.choose(view.masked_on(host), lease.count, host, lease.remoting)
     ]
 
 
 def _daemon_ports(
-    lease_id: str, hosts: Sequence[str], ports: PortRange, taken: TakenPlaces
+    lease: Lease, hosts: Sequence[str], ports: PortRange, view: View
 ) -> list[dict[str, Any]]:
-    """Return, for each cGPU, the fields of its claim that give it a daemon of its own on the host of its GPU."""
+    """Return, for each cGPU, the fields of its claim that give it a daemon on the host of its GPU.
+
+    Each has one of its own, unless one daemon serves all cGPUs of the lease, which are on one host then.
+    """
     given: list[dict[str, Any]] = [{}] * len(hosts)
     for host in sorted(set(hosts)):
         positions = [position for position, name in enumerate(hosts) if name == host]
-        names = [f"{lease_id}-{position}" for position in positions]
+        served = positions[:1] if lease.one_daemon else positions
+        names = [key_of_lease(lease.id, position) for position in served]
         try:
-            chosen = ports.choose(taken.daemon_ports_on(host), names)
+            chosen = ports.choose(view.daemon_ports_on(host), names)
         except NoFreePort:
             LOG.warning("%s has no free port in [daemons]lease_ports (%s) for a lease", host, ports)
             raise exceptions.NoDaemonPort(host=host, ports=str(ports)) from None
-        for position, port in zip(positions, chosen, strict=True):
-            given[position] = {"daemon_host": host, "daemon_port": port}
+        if lease.one_daemon:
+            chosen *= len(positions)
+        for number, (position, port) in enumerate(zip(positions, chosen, strict=True)):
+            device = number if lease.one_daemon else 0
+            given[position] = {
+                "daemon_host": host,
+                "daemon_port": port,
+                "daemon_device": device,
+            }
     return given
 
 

@@ -4,16 +4,17 @@
 1. A thread that finds no batch being written leads: it writes at once. Those that come meanwhile wait, and then one of
    them leads, and writes for all. So the more callers there are, the larger are the batches. One batch is written at a
    time.
-2. The threads of one batch come again at about the same time, and the first of them would write alone. So a batch that
-   is smaller than the last one waits a moment for the others, a part of the time that the last one took. A caller that
-   goes on alone waits once at most.
+2. The threads of one batch come again at about the same time, and the first of them would write alone. So if fewer
+   wait than did for the last batch, the next one waits a moment for the others, a part of the time that the last one
+   took. A caller that goes on alone waits once at most.
+3. A batch has calls of one kind, that of the call that has waited longest. Claims and returns are written with other
+   statements, so half a batch of each would need the statements of both.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar, cast
 
@@ -35,29 +36,33 @@ MOST_PAUSE = 0.01
 
 
 class Batches(Generic[Call, Result]):
-    """Has the calls of several threads written by *write*, in batches of at most *most*; safe to share between threads.
+    """Has the calls of several threads written by *write*, in batches; safe to share between threads.
 
     *write* gets the calls of a batch, and returns for each its result or an exception, which is raised to its caller.
     If it raises `oslo_db.exception.DBConnectionError` itself, that is raised to all of them: whether the batch was
     committed is not known. After any other error, each caller gets an `OvertakenError`: it tries again alone, and fails
-    of its own error, if at all. *sleep* waits for a number of seconds.
+    of its own error, if at all. *most* returns how many calls the next batch may have, and *kind* what is the same for
+    the calls of one batch. *sleep* waits for a number of seconds.
     """
 
     def __init__(
         self,
         write: Callable[[Sequence[Call]], Sequence[Result | Exception]],
-        most: int = MOST,
+        most: Callable[[], int] = lambda: MOST,
+        kind: Callable[[Call], object] = type,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._write = write
         self._most = most
+        self._kind = kind
         self._sleep = sleep
-        self._waiting: deque[_Caller[Call]] = deque()
+        self._waiting: list[_Caller[Call]] = []
         self._is_led = False
         """Whether a thread writes a batch, or is about to."""
         self._changed = threading.Condition()
         """Guards the two, and is notified after each batch."""
-        self._last_size = 0
+        self._last_waited = 0
+        """Callers that waited when the last batch was taken from them."""
         self._last_took = 0.0
         """Seconds."""
 
@@ -92,11 +97,15 @@ class Batches(Generic[Call, Result]):
         outcomes: Sequence[object] = ()
         begun = time.monotonic()
         try:
-            if len(self._waiting) < self._last_size:
+            if len(self._waiting) < self._last_waited:
                 self._sleep(min(self._last_took * PAUSE, MOST_PAUSE))
             with self._changed:
-                size = min(len(self._waiting), self._most)
-                batch += [self._waiting.popleft() for _ in range(size)]
+                self._last_waited = len(self._waiting)
+                kind = self._kind(self._waiting[0].call)
+                alike = [caller for caller in self._waiting if self._kind(caller.call) == kind]
+                batch += alike[: self._most()]
+                for caller in batch:
+                    self._waiting.remove(caller)
             outcomes = [_NOT_WRITTEN] * len(batch)
             begun = time.monotonic()
             outcomes = self._write([caller.call for caller in batch])
@@ -105,8 +114,7 @@ class Batches(Generic[Call, Result]):
             outcomes = [error if is_of_all else OvertakenError() for _ in batch]
         finally:
             with self._changed:
-                if batch:
-                    self._last_size, self._last_took = len(batch), time.monotonic() - begun
+                self._last_took = time.monotonic() - begun
                 for caller, outcome in zip(batch, outcomes, strict=True):
                     caller.outcome, caller.is_done = outcome, True
                 self._is_led = False

@@ -101,7 +101,7 @@ class Candidates:
         """Return whether *gpu* is a candidate."""
         return (
             self._request.fits(gpu)
-            and gpu.kind not in self._gpus.barred_kinds
+            and gpu.traits not in self._gpus.barred_traits
             and gpu.host not in self._excluded
             and (not self._local or gpu.host in self._gpus.compute_hosts)
         )

@@ -9,37 +9,33 @@ ACTIVE with them, and RELEASED with their return.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import cast
 
 from oslo_config import cfg
 from oslo_utils import timeutils
 
-from gsaas import limits as quota_drivers
-from gsaas.conf.grants import allows_direct
+from gsaas import exceptions
 from gsaas.db import clock, gpu_writers, leases
 from gsaas.db import queue as queue_rows
-from gsaas.db import reservations as reservation_rows
 from gsaas.db.database import Database
-from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.allocation import AccessRules
-from gsaas.gpgpums.changes import Claim, place_within
-from gsaas.gpgpums.committer import Committer, end_each
+from gsaas.gpgpums.changes import Claim, Condition, Return, Terminate, place_within
+from gsaas.gpgpums.committer import Announcer, Clients, Committer, end_each
 from gsaas.gpgpums.ledger import Ledger
 from gsaas.gpgpums.mirror import Mirror
-from gsaas.gpgpums.policy_selection import PolicySelection
-from gsaas.gpgpums.queue_manager import SILENT, Announcer, Clients, QueueManager
-from gsaas.gpgpums.reservation_keeper import ReservationKeeper
+from gsaas.gpgpums.queue_manager import SILENT, QueueManager
 from gsaas.gpgpums.reservation_manager import ReservationManager
-from gsaas.gpgpums.returns import Returns
-from gsaas.gpgpums.view import Mixes, QueueRules, Rules
+from gsaas.gpgpums.rules import Rules
+from gsaas.gpgpums.view import Mixes, View
 from gsaas.limits import base as limits
 from gsaas.limits.cached import CachedLimits
+from gsaas.objects import host_names
 from gsaas.objects.lease import Lease
 from gsaas.objects.placement import Placement, Refusal
-from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
+from gsaas.remoting.drivers import Drivers
 
 ABANDONED = "its keepalive has run out: its client was killed, or cannot reach the API"
 
@@ -63,10 +59,10 @@ class Tuning:
 
 
 class Claims:
-    """Checks and claims by *rules*. One per process; its threads share it.
+    """Checks, claims and returns by *rules*. One per process; its threads share it.
 
-    `queue` is the queue of leases that wait, `returns` ends leases, `reservations` makes reservations. *clients* are
-    those who wait for leases in the queue.
+    `queue` is the queue of leases that wait, `reservations` makes reservations. *clients* are those who wait for leases
+    in the queue.
     """
 
     def __init__(
@@ -82,46 +78,29 @@ class Claims:
             database, tuning.heartbeat_timeout, tuning.utilisation_window, tuning.subset_size
         )
         self._ledger = Ledger(database, self.mirror, rules, self._mixes)
-        self._committer = Committer(self._ledger, tuning.attempts)
         notice = datetime.timedelta(seconds=tuning.reservation_notice)
-        keeper = ReservationKeeper(database, self._committer, notice)
-        self.queue = QueueManager(database, self._committer, keeper, clients or Clients())
-        self.returns = Returns(self._committer, self.queue)
-        self.reservations = ReservationManager(database, self._committer, keeper, self.queue)
+        self._committer = Committer(
+            database, self._ledger, clients or Clients(), tuning.attempts, notice
+        )
+        self.queue = QueueManager(database, self._committer)
+        self.reservations = ReservationManager(database, self._committer)
 
     @classmethod
     def from_conf(
         cls,
         conf: cfg.ConfigOpts,
         database: Database,
+        drivers: Drivers,
         *,
-        default_port: int,
-        daemon_ports: Mapping[str, PortRange],
         announce: Announcer,
         is_client_waiting: Callable[[str], bool] = lambda _: False,
     ) -> Claims:
         """Return the claims of a process as *conf* configures them.
 
-        *default_port* and *daemon_ports* are those of the configured remoting driver. `ValueError` for policies or
-        quotas that cannot be used as configured.
+        *drivers* are the remoting drivers of new leases. `ValueError` for policies or quotas that cannot be used as
+        configured.
         """
-        rules = Rules(
-            masked=MaskedAddresses(conf.rodvr.masked_prefix, default_port),
-            local=MaskedAddresses(conf.rodvr.local_prefix, default_port),
-            access=AccessRules(
-                daemon_ports=daemon_ports,
-                native=conf.remoting.native,
-                local_per_project=conf.rodvr.local_per_project,
-                direct=allows_direct(conf),
-            ),
-            policies=PolicySelection.from_conf(conf),
-            quotas=quota_drivers.load(conf),
-            queue=QueueRules(
-                backfill=conf.queue.backfill,
-                reserve_for=conf.queue.reserve_for,
-                client_timeout=conf.queue.client_timeout,
-            ),
-        )
+        rules = Rules.from_conf(conf, drivers)
         tuning = Tuning(
             attempts=conf.gpgpums.claim_attempts,
             heartbeat_timeout=conf.gpgpums.heartbeat_timeout,
@@ -132,17 +111,28 @@ class Claims:
         )
         return cls(database, rules, tuning, Clients(announce, is_client_waiting))
 
+    def host_named(self, name: str) -> str:
+        """Return the name of the host that a caller calls *name*; *name* itself if it is none that is known.
+
+        Raises `BadRequest` if several hosts may be meant.
+        """
+        with self.mirror.lock:
+            if self.mirror.pool.has_host(name):
+                return name
+        found = self._ledger.look(lambda view: host_names.meant_by(name, view.pool.hosts))
+        if len(found) > 1:
+            raise exceptions.BadRequest(
+                reason=f"there is no host {name}, but {' and '.join(found)}: name the one that you mean"
+            )
+        return found[0] if found else name
+
     def check(
         self, request: Request, policy_name: str | None = None, priority: int = 0
     ) -> Placement | Refusal:
         """Return where *request* would go now, or why nowhere. Raises `UnknownPolicy`, `PolicyNotAllowed`."""
-
-        def check() -> Placement | Refusal:
-            with self._database.reading() as connection, self.mirror.lock:
-                view = self._ledger.view(connection)
-                return view.propose(request, view.policy(policy_name), priority)
-
-        return self.mirror.following(check)
+        return self._ledger.look(
+            lambda view: view.propose(request, view.policy(policy_name), priority)
+        )
 
     def check_within(
         self,
@@ -156,13 +146,11 @@ class Claims:
         Raises `NotFound`, `ReservationNotActive`, `BadRequest`, `UnknownPolicy` and `PolicyNotAllowed` as a claim does.
         """
 
-        def check() -> Placement | Refusal:
-            with self._database.reading() as connection, self.mirror.lock:
-                reservation = reservation_rows.get(connection, reservation_id, project_id)
-                view = self._ledger.view(connection)
-                return place_within(view, reservation, request, policy_name)[1]
+        def see(view: View) -> Placement | Refusal:
+            reservation = view.stored_reservation(reservation_id, project_id)
+            return place_within(view, reservation, request, policy_name)[1]
 
-        return self.mirror.following(check)
+        return self._ledger.look(see)
 
     def claim(
         self,
@@ -174,7 +162,7 @@ class Claims:
         """Store *lease* with all that *request* asks for, or nothing at all.
 
         *lease* is new: without policy, hosts, access and claims, which are filled in. *quota* is the most that its
-        project may have with it. Returns the lease as it is stored; its claims have their GPUs if it has no server.
+        project may have with it. Returns the lease as it is stored; its claims have their GPUs if it is ACTIVE.
 
         Raises `NoCapacity` or `NeverFits`, whose attribute `details` is `Refusal.to_dict()`;
         `NoDaemonPort`; `QuotaExceeded`; `ClaimConflict` when others were faster each time; `UnknownPolicy`;
@@ -186,6 +174,32 @@ class Claims:
         entry = self._committer.commit(Claim(lease, request, policy_name, quota, watch))
         return cast(Lease, entry.lease)
 
+    def release(self, lease_id: str) -> None:
+        """Return all that a lease claims, and record the time. A second call changes nothing.
+
+        Raises `ClaimConflict` if other transactions were faster each time.
+        """
+        with suppress(exceptions.NotFound):
+            self._committer.commit(Return(lease_id))
+
+    def terminate(
+        self, lease_id: str, detail: str | None = None, if_: Condition = lambda _: True
+    ) -> Lease | None:
+        """Release a lease that has only claims or a place in the queue; set any other to RELEASING, for the engine.
+
+        *if_* is called with the lease first. If it returns False, nothing changes and the result is None; what it
+        raises is raised. Otherwise returns the lease with its new status. Raises `NotFound`, `IllegalTransition`, and
+        `ClaimConflict` as `release` does.
+        """
+        return self._committer.commit(Terminate(lease_id, detail, if_)).lease
+
+    def end(self, lease_id: str, why: str, if_: Condition) -> bool:
+        """Release a lease whose client is gone; False if it is being released already, or *if_* returns False."""
+        try:
+            return self.terminate(lease_id, why, if_) is not None
+        except exceptions.IllegalTransition:
+            return False
+
     def abandon(
         self, lease_id: str, why: str, silent_since: datetime.datetime | None = None
     ) -> bool:
@@ -193,7 +207,7 @@ class Claims:
 
         With *silent_since*, only if its client announced to poll, and has not polled since then.
         """
-        return self.returns.end(
+        return self.end(
             lease_id,
             why,
             lambda lease: silent_since is None or lease.has_silent_client(silent_since),
@@ -219,9 +233,7 @@ class Claims:
         )
         ended += end_each(
             abandoned,
-            lambda lease_id: self.returns.end(
-                lease_id, ABANDONED, lambda lease: lease.is_abandoned(now)
-            ),
+            lambda lease_id: self.end(lease_id, ABANDONED, lambda lease: lease.is_abandoned(now)),
         )
         self.queue.drop_hopeless_head()
         self.reservations.audit()

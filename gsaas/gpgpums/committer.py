@@ -1,21 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commits the changes of threads: together with those of others, and again while other transactions are faster."""
+"""Commits the changes of threads, and does what they call for: tells those who wait, and serves the queue.
+
+1. A change is committed together with those of other threads, and again while other transactions are faster.
+2. The queue is advanced after the commit of a change that may let one of its leases be served. Of two threads that do
+   so at once, the later one sees what both have written, so no lease is missed. Where transactions write one after the
+   other, a return need not advance a queue that it found empty: a lease that joins later sees what was returned.
+3. Before a lease of the queue is served, reservations keep what is free of the shares that they wait for.
+"""
 
 from __future__ import annotations
 
+import datetime
+import itertools
 import logging
 import random
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from oslo_db import exception as db_exception
+from oslo_utils import timeutils
 
 from gsaas import exceptions
-from gsaas.db.database import OvertakenError
+from gsaas.db import clock
+from gsaas.db import queue as queue_rows
+from gsaas.db import reservations as reservation_rows
+from gsaas.db.database import Database, OvertakenError, UncommittedError
 from gsaas.gpgpums.batches import MOST, Batches
-from gsaas.gpgpums.changes import Change, Claim, Entry, Return, Terminate
-from gsaas.gpgpums.ledger import Ledger, LeftOutError, Outcome
+from gsaas.gpgpums.changes import Change, Claim, Serve
+from gsaas.gpgpums.entries import AdvanceQueue, Announce, Entry, LeftOutError, RowsNeededError
+from gsaas.gpgpums.ledger import Ledger
+from gsaas.gpgpums.reservation_changes import Keep
+from gsaas.limits import base as limits
 from gsaas.metrics import counted
 
 LOG = logging.getLogger(__name__)
@@ -29,33 +47,107 @@ that is soon over."""
 LONGEST_PAUSE = 0.1
 """Seconds."""
 
-SERIALIZATION_FAILURE = "40001"
-"""The SQL standard's SQLSTATE for a transaction that cannot be serialized with others."""
-
 JITTER = random.SystemRandom()
 
 
-_LOST = (OvertakenError, db_exception.DBError)
+_LOST = (OvertakenError, LeftOutError, db_exception.DBError)
 """Errors that may mean only that another transaction was faster."""
 
 
-class Committer:
-    """Commits changes by *ledger*, each tried up to *attempts* times; safe to share between threads."""
+Announcer = Callable[[str, str, str | None, Mapping[str, float] | None], None]
+"""Lease id, its status now, the policy that chose its GPUs if it has any, and how long each phase took."""
 
-    def __init__(self, ledger: Ledger, attempts: int) -> None:
+
+@dataclass(frozen=True)
+class Clients:
+    """Those who wait for leases in the queue."""
+
+    announce: Announcer = lambda *_: None
+    """Called for each lease that has left the queue, after the commit."""
+    is_waiting: Callable[[str], bool] = lambda _: False
+    """Returns whether a request of the lease's own client waits for it in this process."""
+
+
+class Committer:
+    """Commits changes by *ledger*, each tried up to *attempts* times; safe to share between threads.
+
+    Reservations keep their shares from *notice* before their beginning on.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        ledger: Ledger,
+        clients: Clients,
+        attempts: int,
+        notice: datetime.timedelta,
+    ) -> None:
         self.ledger = ledger
         self.attempts = attempts
+        self.notice = notice
+        self._database = database
+        self._clients = clients
+        # Before the first connection, it is not known what the database server can do.
         self._batches = Batches[Change, Entry](
-            ledger.commit, most=MOST if ledger.can_leave_out else 1
+            ledger.commit,
+            most=lambda: MOST if ledger.can_leave_out else 1,
+            kind=lambda change: change.chooses,
         )
+        self._advancing = threading.Lock()
+        self._calls = itertools.count(1)
+        self._last_call = self._covered = 0
 
     def commit(self, change: Change) -> Entry:
-        """Return the entry of *change*, whose effects the caller carries out; raise why there is none.
+        """Commit *change*, and do what it calls for; return its entry, or raise why there is none.
 
         Raises `ClaimConflict` if other transactions were faster each time.
         """
-        together = _may_be_left_out(change)
-        # Of two attempts or more, the last one is made alone.
+        entry = self._commit(change)
+        try:
+            for effect in entry.effects:
+                if isinstance(effect, Announce):
+                    self._clients.announce(
+                        effect.lease_id, effect.status, effect.policy, effect.timings
+                    )
+        finally:
+            if AdvanceQueue() in entry.effects:
+                self.advance_queue()
+        return entry
+
+    def advance_queue(self) -> None:
+        """Serve the leases at the front of the queue for as long as the next one fits.
+
+        To be called when something was committed that may let a lease be served. Errors are logged: the engine's next
+        audit calls again. Of two calls at once, the later one sees what both callers have written, so no call is lost.
+        """
+        call = self._last_call = next(self._calls)
+        with self._advancing:
+            if self._covered >= call:  # another thread has served the queue since this call began
+                return
+            covers = self._last_call  # calls that began before the queue is read below
+            try:
+                while self._serve_next():
+                    pass
+            except Exception:
+                LOG.exception("the queue stays as it is until the next audit")
+            self._covered = covers
+
+    def keep(self, reservation_id: str) -> bool:
+        """Bring the status of a reservation up to date, move what it has lost, and keep what is free of its shares.
+
+        Returns False if it is over. Raises `NotFound`, `ClaimConflict`.
+        """
+        entry = self.commit(Keep(reservation_id, self.notice)).reservation
+        if entry is None:
+            return False
+        for share, to in entry.moves:
+            before, after = share.gpu_uuid, to.gpu_uuid
+            LOG.info("reservation %s moves from %s to %s", reservation_id, before, after)
+        return True
+
+    def _commit(self, change: Change) -> Entry:
+        # The last attempt is made alone, and waits for its rows.
+        together = change.may_be_left_out and self.attempts > 1
         last_together = min(TOGETHER, self.attempts - 1)
 
         def write(attempt: int) -> Entry:
@@ -63,7 +155,12 @@ class Committer:
             if isinstance(change, Claim):
                 counted.claim_attempt()
             if not together:
-                return self._commit_alone(change, patiently=attempt > 0)
+                [outcome] = self.ledger.commit(
+                    [change], patiently=attempt > 0 or self.attempts == 1
+                )
+                if isinstance(outcome, Exception):
+                    raise outcome
+                return outcome
             together = False
             try:
                 return self._batches.commit(change)
@@ -73,22 +170,28 @@ class Committer:
 
         return retry(self.attempts, write)
 
-    def _commit_alone(self, change: Change, *, patiently: bool) -> Entry:
-        [outcome] = self.ledger.commit([change], patiently=patiently)
-        return _raised(outcome)
-
-
-def _may_be_left_out(change: Change) -> bool:
-    """Return whether a batch can leave out *change*, so that it keeps no other change waiting."""
-    if isinstance(change, Claim):
-        return change.lease.reservation_id is None
-    return isinstance(change, Return | Terminate)
-
-
-def _raised(outcome: Outcome) -> Entry:
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    def _serve_next(self) -> bool:
+        """Serve the next lease; return False if none can be served."""
+        client_timeout = self.ledger.rules.queue.client_timeout
+        with self._database.reading(snapshot=False) as connection:
+            if queue_rows.is_empty(connection):
+                return False
+        with self._database.reading() as connection:
+            head = queue_rows.head(connection, client_timeout)
+            waiting = reservation_rows.waiting(connection, clock.now(connection) + self.notice)
+        end_each(waiting, self.keep)
+        watch = timeutils.StopWatch()
+        watch.start()
+        serve = Serve(watch, self._clients.is_waiting)
+        if head is not None:  # which is probably the next one
+            is_limited = limits.limited(self.ledger.rules.quotas.of(head.project_id))
+            project_id = head.project_id if is_limited else None
+            serve = replace(serve, lease_id=head.id, project_id=project_id)
+        while True:
+            try:
+                return self.commit(serve).lease is not None
+            except RowsNeededError as needed:
+                serve = replace(serve, lease_id=needed.lease_id, project_id=needed.project_id)
 
 
 def end_each(ids: Iterable[str], end: Callable[[str], bool]) -> list[str]:
@@ -112,12 +215,18 @@ def end_each(ids: Iterable[str], end: Callable[[str], bool]) -> list[str]:
 def retry(attempts: int, write: Callable[[int], Written]) -> Written:
     """Return what *write* returns, tried up to *attempts* times while other transactions are faster.
 
-    *write* is called with the number of attempts before, which were overtaken. Raises `ClaimConflict` when other
-    transactions were faster each time; any other error of *write* is raised at once.
+    *write* is called with the number of attempts before, which were overtaken. If the connection is lost before the
+    commit, that is tried again once: another connection may be had. Raises `ClaimConflict` when other transactions were
+    faster each time; any other error of *write* is raised at once.
     """
+    has_lost_connection = False
     for attempt in range(attempts):
         try:
             return write(attempt)
+        except UncommittedError:
+            if has_lost_connection:
+                raise
+            has_lost_connection = True
         except (*_LOST, exceptions.GsaasError) as error:
             _raise_unless_overtaken(error)
         _pause(attempt)
@@ -126,13 +235,9 @@ def retry(attempts: int, write: Callable[[int], Written]) -> Written:
 
 def _raise_unless_overtaken(error: Exception) -> None:
     """Raise *error* again, unless it means only that another transaction was faster or has the lock."""
-    cause = getattr(error, "inner_exception", None)
-    if not (
-        isinstance(error, OvertakenError | db_exception.DBDeadlock)
-        or (isinstance(error, db_exception.DBDuplicateEntry) and _is_shared(error))
-        or getattr(getattr(cause, "orig", None), "sqlstate", None) == SERIALIZATION_FAILURE
-        or "database is locked" in str(cause)
-    ):
+    is_lost_race = isinstance(error, OvertakenError | LeftOutError | db_exception.DBDeadlock)
+    is_taken = isinstance(error, db_exception.DBDuplicateEntry) and _is_shared(error)
+    if not (is_lost_race or is_taken):
         raise error
 
 

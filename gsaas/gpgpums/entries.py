@@ -1,76 +1,199 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes entries into the database, all of them with one set of statements."""
+"""The entries of a transaction: what its changes write into the books, and the draft of them. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from sqlalchemy import Connection
-
-from gsaas.db import claims as claim_rows
-from gsaas.db import leases
-from gsaas.db import reservations as reservation_rows
-from gsaas.gpgpums.changes import Entry
+from gsaas import exceptions
 from gsaas.objects.gpu import Gpu
-from gsaas.objects.lease import Lease
-
-COLUMNS = tuple(field.name for field in fields(Lease) if field.name != "claims")
-
-
-def write(
-    connection: Connection, entries: Sequence[Entry], gpus: Mapping[str, Gpu]
-) -> dict[str, Lease]:
-    """Write *entries*, whose rows are locked; *gpus* are their GPUs as the last of them leaves each.
-
-    Returns the leases that were changed, by id, with the time of the change. Raises `OvertakenError`.
-    """
-    leases.insert_all(connection, [e.lease for e in entries if e.lease and e.before is None])
-    changed = [
-        (e.lease, changed_columns(e.before, e.lease)) for e in entries if e.lease and e.before
-    ]
-    written = leases.write_all(connection, changed)
-    for entry in entries:
-        _write_reservation(connection, entry)
-    claiming = [entry.lease for entry in entries if entry.lease and entry.claims]
-    holders = {claim.gpu_uuid: lease.id for lease in claiming for claim in lease.claims}
-    # After the leases, which the rows of GPUs refer to.
-    claim_rows.write_gpus(
-        connection,
-        [(gpu, holders.get(uuid) if gpu.exclusive else None) for uuid, gpu in sorted(gpus.items())],
-    )
-    claim_rows.delete(connection, [e.before.id for e in entries if e.before and e.returns_claims])
-    leases.insert_claims(connection, *claiming)
-    leases.record_events_of(connection, {e.lease.id: e.events for e in entries if e.lease})
-    return {lease.id: lease for lease in written}
+from gsaas.objects.lease import Claim, Lease
+from gsaas.objects.lifecycle import LeaseEvent
+from gsaas.objects.placement import Share
+from gsaas.objects.reservation import Reservation, ReservationStatus, ReservedShare
 
 
-def changed_columns(before: Lease, after: Lease) -> list[str]:
-    """Return the columns in which two states of a lease differ."""
-    return [name for name in COLUMNS if getattr(before, name) != getattr(after, name)]
+@dataclass(frozen=True)
+class Announce:
+    """A lease has left the queue: whoever waits for it is to be told."""
+
+    lease_id: str
+    status: str
+    policy: str | None = None
+    """The policy that chose its GPUs; None if it has none."""
+    timings: Mapping[str, float] | None = None
 
 
-def _write_reservation(connection: Connection, entry: Entry) -> None:
-    """Write what *entry* says of a reservation, but for the GPUs."""
-    before = entry.before
-    if before is not None and before.reservation_id is not None and entry.returns_claims:
-        reservation_rows.give_back(connection, before.id)
-    written = entry.reservation
-    if written is None:
-        return
-    if written.is_new:
-        reservation_rows.store(connection, written.before)
-        reservation_rows.forget_old(connection, written.before.project_id)
-        return
-    if written.status is not None:
-        reservation_rows.set_status(connection, written.before, written.status)
-    if written.moves:
-        status = written.status or written.before.status
-        reservation_rows.move(connection, written.before, status, written.moves)
-        reservation_rows.confirm_placing(connection, written.placings)
-    if written.kept:
-        reservation_rows.keep(connection, written.before, written.kept)
-    if written.taken and entry.lease is not None:
-        reservation_rows.take(connection, written.before, written.taken, entry.lease.id)
-    if written.is_over:
-        reservation_rows.drop(connection, written.before)
+@dataclass(frozen=True)
+class AdvanceQueue:
+    """A lease in the queue may fit now."""
+
+
+Effect: TypeAlias = Announce | AdvanceQueue
+"""What the committer does once the entry is committed."""
+
+
+@dataclass(frozen=True)
+class ReservationEntry:
+    """What an entry writes of a reservation."""
+
+    before: Reservation
+    """As it was read; of a new one, all of it."""
+    is_new: bool = False
+    status: ReservationStatus | None = None
+    """Its new status; None if it stays."""
+    moves: Sequence[tuple[ReservedShare, Share]] = ()
+    """Shares that it does not keep any more where they were, and where each of them is then."""
+    placings: int = 0
+    """What `View.placings` returned before *moves* were chosen."""
+    kept: Sequence[ReservedShare] = ()
+    """Shares that it keeps from now on."""
+    taken: Sequence[ReservedShare] = ()
+    """Shares that the lease of the entry claims."""
+    is_over: bool = False
+    """It keeps nothing any more."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What one change writes into the books, all of it or nothing."""
+
+    gpus: Mapping[str, Gpu] = field(default_factory=dict)
+    """The GPUs that it changes, as they are then, by UUID."""
+    before: Lease | None = None
+    """The lease as it is stored; None for a new one."""
+    lease: Lease | None = None
+    """The lease as it is then; None if nothing becomes of one."""
+    events: Sequence[LeaseEvent] = ()
+    reservation: ReservationEntry | None = None
+    effects: Sequence[Effect] = ()
+
+    @property
+    def claims(self) -> Sequence[Claim]:
+        """Return the claims that it adds."""
+        had_them = self.before is not None and self.before.claims
+        return () if self.lease is None or had_them else self.lease.claims
+
+    @property
+    def returns_claims(self) -> bool:
+        """Return whether it deletes all claims of its lease."""
+        return bool(self.before and self.before.claims and self.lease and not self.lease.claims)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows that are to be locked before a change is planned, by what identifies them."""
+
+    project: str | None = None
+    lease: str | None = None
+    reservation: str | None = None
+    placings: bool = False
+    """No other transaction may place a reservation until this one ends."""
+
+
+class RowsNeededError(Exception):
+    """A plan needs rows that are not locked yet: it is made again when they are."""
+
+    def __init__(self, lease_id: str, project_id: str | None) -> None:
+        super().__init__(lease_id)
+        self.lease_id = lease_id
+        self.project_id = project_id
+
+
+REFUSALS = (exceptions.NoCapacity, exceptions.NeverFits, exceptions.QuotaExceeded)
+"""Outcomes that depend on which GPUs there are, and on what was planned before."""
+
+
+@dataclass
+class LockedRows:
+    """Rows that the transaction has locked, as they are."""
+
+    projects: set[str] = field(default_factory=set)
+    reservations: dict[str, Reservation] = field(default_factory=dict)
+    leases: dict[str, Lease] = field(default_factory=dict)
+    shares: dict[str, Sequence[Share]] = field(default_factory=dict)
+    """Lease -> the shares of a reservation that it has."""
+    gpus: dict[str, int] = field(default_factory=dict)
+    """GPU -> the TCP port of its daemon."""
+
+
+class LeftOutError(Exception):
+    """A change is not written with the others of its transaction, and may be committed with the next ones."""
+
+
+class Draft:
+    """The outcomes of a *number* of changes, by their places, in the order in which they were planned."""
+
+    def __init__(self, number: int) -> None:
+        self._places = range(number)
+        self.locked = LockedRows()
+        self.barred: set[str] = set()
+        """GPUs that were chosen, and that other transactions have locked or changed: no request chooses them again."""
+        self._outcomes: dict[int, Entry | Exception] = {}
+        self._settled: set[int] = set()
+        """Places whose outcome is final, whatever becomes of the other changes."""
+
+    def settle(self, outcomes: Mapping[int, Exception]) -> None:
+        """Set outcomes that are known without a plan."""
+        self._outcomes.update(outcomes)
+        self._settled |= outcomes.keys()
+
+    def set(self, place: int, outcome: Entry | Exception) -> None:
+        """Set the outcome of a plan."""
+        self._outcomes[place] = outcome
+
+    @property
+    def pending(self) -> list[int]:
+        """Return the places of the changes that are to be planned."""
+        return [place for place in self._places if place not in self._outcomes]
+
+    @property
+    def entries(self) -> list[Entry]:
+        """Return the entries, each planned with the GPUs as those before it leave them."""
+        return [one for one in self._outcomes.values() if isinstance(one, Entry)]
+
+    @property
+    def has_something_to_write(self) -> bool:
+        """Return whether something becomes of a change."""
+        return any(entry != Entry() for entry in self.entries)
+
+    @property
+    def gpus(self) -> dict[str, Gpu]:
+        """Return the GPUs of the entries as these leave them, by UUID."""
+        return {uuid: gpu for entry in self.entries for uuid, gpu in entry.gpus.items()}
+
+    @property
+    def unlocked(self) -> list[str]:
+        """Return the GPUs of the entries that are not locked."""
+        return [uuid for uuid in self.gpus if uuid not in self.locked.gpus]
+
+    def take_back(self, lost: Collection[str]) -> None:
+        """Take back what was planned with GPUs that are not as the plan had them.
+
+        That are the entries of these GPUs, those that share a GPU with an entry before them that is taken back, and all
+        refusals: what was counted before them is not so any more.
+        """
+        if not lost:
+            return
+        gone = set(lost)
+        for place, one in list(self._outcomes.items()):
+            if isinstance(one, Entry):
+                if gone & one.gpus.keys():
+                    gone |= one.gpus.keys()
+                    del self._outcomes[place]
+            elif place not in self._settled:
+                del self._outcomes[place]
+
+    def outcomes(self) -> list[Entry | Exception]:
+        """Return the outcome of each change, in their order.
+
+        One that is not planned is left out, and so is one that was refused while GPUs are barred.
+        """
+        found = []
+        for place in self._places:
+            one = self._outcomes.get(place, LeftOutError())
+            is_unsure = isinstance(one, REFUSALS) and self.barred
+            found.append(LeftOutError() if is_unsure else one)
+        return found

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence, Set
 from dataclasses import replace
 
+from gsaas.objects.device_kinds import CUDA
 from gsaas.objects.gpu import EXCLUSIVE, Gpu, WithheldReason, format_capability
 from gsaas.objects.placement import Refusal
-from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
+from gsaas.objects.request import ANY, LOCAL, REMOTE, SPREAD, Request
 
 CONSUMERS_HOST = "consumers-host"
 NOT_COMPUTE_HOST = "not-compute-host"
@@ -24,6 +25,8 @@ RESERVATION = "reservation"
 OTHER_MODEL = "model"
 LOWER_CAPABILITY = "compute-capability"
 OTHER_HOST = "host"
+OTHER_KIND = "kind"
+MIG_INSTANCE = "mig-instance"
 
 FILTER_PHRASES = {
     RESERVATION: ("is kept for a reservation", "are kept for reservations"),
@@ -43,8 +46,13 @@ FILTER_PHRASES = {
         "has no compute capability of {compute_capability}",
         "have no compute capability of {compute_capability}",
     ),
+    MIG_INSTANCE: (
+        "is a MIG instance, of which one daemon can use one only",
+        "are MIG instances, of which one daemon can use one only",
+    ),
     OTHER_MODEL: ("is no {gpu_model}", "are no {gpu_model}"),
     OTHER_HOST: ("is not on {host}", "are not on {host}"),
+    OTHER_KIND: ("is of another kind", "are of another kind"),
 }
 """Filter -> its phrase for one GPU, and for several. In this order, GPUs that are nearest to fitting come first."""
 
@@ -57,7 +65,8 @@ RELAXABLE = {
     "compute_capability": "with a lower compute capability",
     "gpu_model": "on another model",
 }
-"""Requirement that a caller might give up -> phrase for a request without it; the least important first."""
+"""Requirement that a caller might give up -> phrase for a request without it; the least important first. The kind is
+none: a program cannot use another one."""
 
 
 def refuse(
@@ -76,12 +85,9 @@ def refuse(
     if request.consumer_host is not None and request.locality != ANY:
         return _refuse_for_consumer_host(request, gpus, compute_hosts, policy)
 
-    def whole(gpu: Gpu) -> int:
-        return gpu.memory_mb
-
     free = _free(request)
     filters = _count_filters(request, gpus, compute_hosts)
-    count_when_idle = _largest_count(request, gpus, compute_hosts, whole)
+    count_when_idle = _largest_count(request, gpus, compute_hosts, _whole)
     count_now = _largest_count(request, gpus, compute_hosts, free)
     if count_now >= request.count:
         fitting = sum(request.fits(gpu) for gpu in gpus)
@@ -90,9 +96,13 @@ def refuse(
     nearest, relaxed = _largest_fitting(request, gpus, compute_hosts, free), None
     if nearest is None:
         nearest, relaxed = _largest_relaxed(request, gpus, compute_hosts, free, relaxable)
+    several = _with_several_daemons(request, gpus, compute_hosts)
     if count_when_idle < request.count:
         reason = _reason_never(request, gpus, compute_hosts, count_when_idle)
-        return Refusal(True, reason + _suggestion(nearest, relaxed), filters, nearest, relaxed)
+        if several and nearest is not None and relaxed is None:
+            reason += f"; the largest request that would fit now is {_request_phrase(nearest)}"
+        reason += _suggestion(nearest, relaxed) + several
+        return Refusal(True, reason, filters, nearest, relaxed)
     reason = _reason_now(request, gpus, filters, count_now)
     if nearest is None:
         reason += "; nothing smaller would fit now either"
@@ -100,7 +110,32 @@ def refuse(
         reason += f"; the largest request that would fit now is {_request_phrase(nearest)}"
     else:
         reason += _suggestion(nearest, relaxed)
-    return Refusal(False, reason, filters, nearest, relaxed)
+    return Refusal(False, reason + several, filters, nearest, relaxed)
+
+
+def _with_several_daemons(request: Request, gpus: Sequence[Gpu], compute_hosts: Set[str]) -> str:
+    """Return the part of a reason that says what would fit if several daemons served the cGPUs; empty if nothing would.
+
+    It is for requests that one daemon has to serve.
+    """
+    if not request.one_daemon:
+        return ""
+    other = request.with_(one_daemon=False)
+    if _largest_count(other, gpus, compute_hosts, _free(other)) >= request.count:
+        fit = "would fit now"
+    elif _largest_count(other, gpus, compute_hosts, _whole) >= request.count:
+        fit = "could be had"
+    else:
+        return ""
+    return (
+        "; one daemon serves all cGPUs of a lease here, so they are on one host, each on a GPU of its own: "
+        f"{_request_phrase(request)} {fit} with several daemons, which your operator may allow "
+        "([remoting]several_daemons)"
+    )
+
+
+def _whole(gpu: Gpu) -> int:
+    return gpu.memory_mb
 
 
 def _free(request: Request) -> Available:
@@ -157,13 +192,17 @@ def _refuse_for_consumer_host(
     )
 
 
-def capacity(gpus: Iterable[Gpu], mode: str, memory_mb: int | None) -> int:
-    """Return how many cGPUs of *memory_mb* MiB (None: whole GPUs) *gpus* have room for now."""
-    return sum(_room(gpu.available(mode), memory_mb) for gpu in gpus)
+def capacity(gpus: Iterable[Gpu], request: Request) -> int:
+    """Return how many cGPUs of *request* the GPUs that it wants have room for now."""
+    wanted = filter(request.wants, gpus)
+    return sum(_room(gpu.available(request.mode), request) for gpu in wanted)
 
 
-def _room(available: int, memory_mb: int | None) -> int:
-    return int(available > 0) if memory_mb is None else available // memory_mb
+def _room(available: int, request: Request) -> int:
+    """Return how many cGPUs of *request* a GPU with *available* MiB has room for."""
+    if request.memory_mb is None or request.one_daemon:
+        return int(available >= (request.memory_mb or 1))
+    return available // request.memory_mb
 
 
 def _largest_count(
@@ -173,13 +212,13 @@ def _largest_count(
     by_host: Counter[str] = Counter()
     for gpu in gpus:
         if request.wants(gpu):
-            by_host[gpu.host] += _room(available(gpu), request.memory_mb)
+            by_host[gpu.host] += _room(available(gpu), request)
     if request.hosts == SPREAD:
         by_host = Counter({host: min(1, room) for host, room in by_host.items()})
     at_compute_hosts = [by_host[host] for host in compute_hosts]
     if request.locality == LOCAL:
         return max(at_compute_hosts, default=0)
-    if request.hosts == ONE:
+    if request.on_one_host:
         remote = request.locality == REMOTE
         allowed = (host for host in by_host if not (remote and compute_hosts <= {host}))
         return max((by_host[host] for host in allowed), default=0)
@@ -242,8 +281,12 @@ def _count_filters(
 
 def _filter_of(request: Request, gpu: Gpu, compute_hosts: Set[str]) -> str | None:
     """Return the first filter that leaves out *gpu*; None if it fits."""
+    if gpu.kind != request.kind:
+        return OTHER_KIND
     if request.host is not None and gpu.host != request.host:
         return OTHER_HOST
+    if request.one_daemon and gpu.is_mig_instance:
+        return MIG_INSTANCE
     if not request.with_(compute_capability=None).wants(gpu):
         return OTHER_MODEL
     if not request.wants(gpu):
@@ -282,7 +325,7 @@ def _shortage(request: Request, fitting: int, count_now: int) -> str:
     """Return why GPUs that fit are not enough."""
     if request.locality == LOCAL:
         return f"no compute host has room for more than {count_now}"
-    if request.hosts == ONE:
+    if request.on_one_host:
         return f"no host has room for more than {count_now}"
     if request.hosts == SPREAD and request.locality != REMOTE:
         return f"they are on {count_now} host" + ("s" if count_now != 1 else "")
@@ -313,7 +356,7 @@ def _reason_never(
     wanted = _request_phrase(request)
     if request.locality == LOCAL:
         return f"{wanted} on one host cannot be had: no compute host can hold more than {count_when_idle}"
-    if request.hosts == ONE:
+    if request.on_one_host:
         host = "host beside the VM's" if request.locality == REMOTE else "host"
         return f"{wanted} on one host cannot be had: no {host} can hold more than {count_when_idle}"
     if request.hosts == SPREAD and request.locality != REMOTE:
@@ -334,6 +377,11 @@ def _unmet_requirement(request: Request, gpus: Sequence[Gpu]) -> str:
         return f"there is no GPU host {request.host}"
     here = "of this cloud" if request.host is None else f"of {request.host}"
     there = [gpu for gpu in gpus if request.host in (None, gpu.host)]
+    of_kind = [gpu for gpu in there if gpu.kind == request.kind]
+    if not of_kind:
+        kinds = ", ".join(sorted({gpu.kind for gpu in there}))
+        return f"no GPU {here} is of kind {request.kind}; they are of kind {kinds}"
+    there = of_kind
     if request.gpu_model is not None:
         of_model = [gpu for gpu in there if request.with_(compute_capability=None).wants(gpu)]
         if not of_model:
@@ -350,6 +398,8 @@ def _unmet_requirement(request: Request, gpus: Sequence[Gpu]) -> str:
 def _requirements_phrase(request: Request) -> str:
     """Return the requirements as a phrase that follows the word GPU; empty if every GPU will do."""
     words = []
+    if request.kind != CUDA:
+        words.append(f" of kind {request.kind}")
     if request.gpu_model is not None:
         words.append(f" of model {request.gpu_model}")
     if request.compute_capability is not None:

@@ -8,12 +8,12 @@ a socket.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from gsaas.gpgpums.equal_order import EqualOrder
 from gsaas.gpgpums.index import AmountIndex, GroupIndex, SlotIndex, TieBreak
-from gsaas.objects.gpu import Gpu, Kind
+from gsaas.objects.gpu import Gpu, Traits
 from gsaas.objects.request import Request
 
 Key = Callable[[Gpu], Hashable]
@@ -34,8 +34,8 @@ class RequestView(NamedTuple):
 
     mode: str
     local: bool
-    kinds: frozenset[Kind] | None
-    """The kinds of GPUs that will do; None: every kind."""
+    traits: frozenset[Traits] | None
+    """The traits of GPUs that will do; None: all."""
 
 
 class IndexedGpus:
@@ -54,8 +54,8 @@ class IndexedGpus:
         """
         self.mix = mix
         self.equal_order = equal_order or EqualOrder()
-        self.barred_kinds: frozenset[Kind] = frozenset()
-        """Kinds whose GPUs no request gets now."""
+        self.barred_traits: frozenset[Traits] = frozenset()
+        """Traits whose GPUs no request gets now."""
         self.slots: list[Gpu] = []
         """The GPUs in pool order, as of the last use of an index."""
         self._gpus: dict[str, Gpu] = {gpu.uuid: gpu for gpu in gpus}
@@ -67,11 +67,13 @@ class IndexedGpus:
         self._hosts: list[str] = []
         self._number_of: dict[str, int] = {}
         """The number of each host, in the order of their names."""
-        self.memory_by_kind: dict[Kind, tuple[int, int]] = {}
-        """Kind -> MiB of its smallest and of its largest GPU, as of the last use of an index."""
+        self.memory_by_traits: dict[Traits, tuple[int, int]] = {}
+        """Traits -> MiB of the smallest and of the largest GPU with them, as of the last use of an index."""
+        self._kinds: set[str] = set()
+        """The kinds of its GPUs, as of then."""
         self._indexes: OrderedDict[tuple[Any, ...], Any] = OrderedDict()
         self._is_stale = True
-        """Slots must be numbered anew: GPUs were added or removed, or changed their host, device index or kind."""
+        """Slots must be numbered anew: GPUs were added or removed, or changed their host, device index or traits."""
 
     def __len__(self) -> int:
         return len(self._gpus)
@@ -89,6 +91,15 @@ class IndexedGpus:
     def on_host(self, host: str) -> list[Gpu]:
         """Return the GPUs of *host*, in no particular order."""
         return [self._gpus[uuid] for uuid in self._by_host.get(host, ())]
+
+    @property
+    def hosts(self) -> Set[str]:
+        """Return the names of all hosts: those with GPUs, and those that can run VMs."""
+        return self._by_host.keys() | self._compute_hosts
+
+    def has_host(self, name: str) -> bool:
+        """Return whether one of them has this name."""
+        return name in self._compute_hosts or name in self._by_host
 
     @property
     def compute_hosts(self) -> frozenset[str]:
@@ -113,7 +124,7 @@ class IndexedGpus:
     def put(self, gpu: Gpu) -> None:
         """Add *gpu*, or replace the known value of it."""
         known = self._gpus.get(gpu.uuid)
-        if known is None or _place_and_kind(known) != _place_and_kind(gpu):
+        if known is None or _place_and_traits(known) != _place_and_traits(gpu):
             self.discard(gpu.uuid)
             self._gpus[gpu.uuid] = gpu
             self._by_host.setdefault(gpu.host, {})[gpu.uuid] = None
@@ -138,7 +149,7 @@ class IndexedGpus:
     def subset(self, gpus: Iterable[Gpu]) -> Self:
         """Return a new object of this class with only *gpus*, in pool order, and with its slots numbered."""
         subset = type(self)(gpus, self._compute_hosts, self.mix)
-        subset.barred_kinds = self.barred_kinds
+        subset.barred_traits = self.barred_traits
         subset.number_slots()
         return subset
 
@@ -152,30 +163,32 @@ class IndexedGpus:
         self._slot_of = {gpu.uuid: slot for slot, gpu in enumerate(self.slots)}
         self._hosts = sorted(self._by_host)
         self._number_of = {host: number for number, host in enumerate(self._hosts)}
-        self.memory_by_kind = _memory_by_kind(self.slots)
+        self.memory_by_traits = _memory_by_traits(self.slots)
+        self._kinds = {kind for kind, _, _ in self.memory_by_traits}
         self._indexes.clear()
         self.equal_order.forget()
         self._is_stale = False
 
     def view(self, request: Request, local: bool) -> RequestView:
         """Return the view of *request*; with *local*, GPUs of hosts that run no VMs offer it nothing."""
-        kinds = None
+        traits = None
         if (
-            self.barred_kinds
+            self.barred_traits
+            or self._kinds != {request.kind}
             or request.gpu_model is not None
             or request.compute_capability is not None
         ):
-            kinds = frozenset(filter(request.wants_kind, self.memory_by_kind.keys()))
-            kinds -= self.barred_kinds
+            traits = frozenset(filter(request.wants_traits, self.memory_by_traits.keys()))
+            traits -= self.barred_traits
         return RequestView(
-            request.mode, local, None if kinds == self.memory_by_kind.keys() else kinds
+            request.mode, local, None if traits == self.memory_by_traits.keys() else traits
         )
 
     def offered_mb(self, gpu: Gpu, view: RequestView) -> int:
         """Return the MiB that *gpu* offers a request with this view."""
         if view.local and gpu.host not in self._compute_hosts:
             return 0
-        if view.kinds is not None and gpu.kind not in view.kinds:
+        if view.traits is not None and gpu.traits not in view.traits:
             return 0
         return gpu.available(view.mode)
 
@@ -312,13 +325,13 @@ class _HostsByLeases(_Updated):
         return most, sum(gpu.leases for gpu in on_host)
 
 
-def _place_and_kind(gpu: Gpu) -> tuple[Any, ...]:
-    return (gpu.host, gpu.device_index, gpu.kind, gpu.memory_mb)
+def _place_and_traits(gpu: Gpu) -> tuple[Any, ...]:
+    return (gpu.host, gpu.device_index, gpu.traits, gpu.memory_mb)
 
 
-def _memory_by_kind(gpus: Iterable[Gpu]) -> dict[Kind, tuple[int, int]]:
-    sizes: dict[Kind, tuple[int, int]] = {}
+def _memory_by_traits(gpus: Iterable[Gpu]) -> dict[Traits, tuple[int, int]]:
+    sizes: dict[Traits, tuple[int, int]] = {}
     for gpu in gpus:
-        least, most = sizes.get(gpu.kind, (gpu.memory_mb, gpu.memory_mb))
-        sizes[gpu.kind] = min(least, gpu.memory_mb), max(most, gpu.memory_mb)
+        least, most = sizes.get(gpu.traits, (gpu.memory_mb, gpu.memory_mb))
+        sizes[gpu.traits] = min(least, gpu.memory_mb), max(most, gpu.memory_mb)
     return sizes

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger: it writes changes of the books (`gsaas.gpgpums.changes`), each completely or not at all.
 
-1. Changes are committed in one transaction, which locks rows in one order: projects, reservations, leases, the shares
-   of reservations that leases have, GPUs. Where several are locked, they are in the order of their keys.
+1. Changes are committed in one transaction, which locks rows in one order: projects, the row of placings, reservations,
+   leases, the shares of reservations that leases have, GPUs. Where several are locked, they are in the order of their
+   keys.
 2. The transaction reads which GPUs have changed, and plans its changes one after the other, each from the pool as those
    before it leave it. It then locks the GPUs of what was planned. A GPU that is not as it was planned with is now known
    as it is: the changes that it concerns are planned again, up to `ROUNDS` times; a request then tries other GPUs.
@@ -17,17 +18,18 @@
    are: else the claim is left out.
 6. Daemons of single cGPUs get their ports in the same transaction. A unique index allows each port once per host; a
    transaction that chose the same port as another one was overtaken by it.
-7. Where a project has a quota, its claims lock the project's row, and its usage is counted in the same transaction. So
-   concurrent claims cannot exceed the quota together.
+7. Where a project has a quota, its claims and reservations lock the project's row, and its usage is counted in the same
+   transaction. So concurrent ones cannot exceed the quota together.
 8. A deadlock or a lock timeout that the database reports all the same is a lost race like any other, and so is the
    conflict of two nodes of a Galera cluster, which do not know each other's locks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
+from typing import TypeVar
 
 from oslo_db import exception as db_exception
 from sqlalchemy import Connection
@@ -36,33 +38,31 @@ from gsaas import exceptions
 from gsaas.db import claims as claim_rows
 from gsaas.db import leases, projects, request_keys
 from gsaas.db import reservations as reservation_rows
-from gsaas.db.database import Database, OvertakenError
+from gsaas.db.database import Database
 from gsaas.db.models import change_number
-from gsaas.gpgpums import entries
-from gsaas.gpgpums.changes import (
+from gsaas.gpgpums.changes import Change, Claim, Serve
+from gsaas.gpgpums.entries import (
     AdvanceQueue,
-    Change,
-    Claim,
+    Draft,
     Entry,
+    LeftOutError,
+    LockedRows,
     RowsNeededError,
-    Serve,
-    StaleViewError,
 )
-from gsaas.gpgpums.draft import Draft, LeftOut, LockedRows
 from gsaas.gpgpums.mirror import Mirror, OutdatedPoolError
-from gsaas.gpgpums.view import Mixes, Rules, View
+from gsaas.gpgpums.rules import Rules
+from gsaas.gpgpums.view import Mixes, View
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import Status
 
 ROUNDS = 4
 """How often a change may be planned in its transaction. Each time after the first one costs a statement more."""
 
+Seen = TypeVar("Seen")
+
 Outcome = Entry | Exception
 """The entry of a change, with its lease as it is stored, or why it has none."""
-
-
-class LeftOutError(OvertakenError):
-    """A change was not written with the others of its transaction, and may be committed with the next ones."""
 
 
 class _NothingToWriteError(Exception):
@@ -80,7 +80,10 @@ class Ledger:
 
     @property
     def can_leave_out(self) -> bool:
-        """Whether a transaction can leave out rows that others have locked; in SQLite nobody else has any."""
+        """Whether a transaction can leave out rows that others have locked; in SQLite nobody else has any.
+
+        False before the first connection to MariaDB or MySQL, whose release it depends on.
+        """
         return self._database.can_skip_locked or self._database.one_writer
 
     def commit(self, changes: Sequence[Change], *, patiently: bool = False) -> list[Outcome]:
@@ -94,25 +97,30 @@ class Ledger:
             return self._commit(changes, patiently)
         return self.mirror.following(lambda: self._commit(changes, patiently))
 
-    def view(self, connection: Connection) -> View:
-        """Return a view of the books as they are now; call it with the lock of the mirror acquired, in `following`."""
-        self.mirror.refresh(connection)
-        return View(connection, self.mirror, self.rules, self.mixes, LockedRows())
+    def look(self, see: Callable[[View], Seen]) -> Seen:
+        """Return what *see* returns for a view of the books as they are now; it may be called several times."""
+
+        def act() -> Seen:
+            with self._database.reading() as connection, self.mirror.lock:
+                self.mirror.refresh(connection)
+                return see(View(connection, self.mirror, self.rules, self.mixes, LockedRows()))
+
+        return self.mirror.following(act)
 
     def _commit(self, changes: Sequence[Change], patiently: bool) -> list[Outcome]:
         waits = patiently or not self.can_leave_out
-        draft = Draft(changes)
+        draft = Draft(len(changes))
         try:
             with self._database.writing() as connection:
                 # It may have to wait for the number: it does so before it has locked anything.
-                number = change_number(connection)
+                number = change_number(connection) if concerns_gpus(changes) else None
                 draft.locked = _lock_rows(connection, changes, waits=waits)
                 if patiently and isinstance(changes[0], Claim | Serve):
                     claim_rows.wait_for_claims(connection)
-                self._plan(connection, draft, waits=waits)
+                self._plan(connection, changes, draft, waits=waits)
                 if not draft.has_something_to_write:
                     raise _NothingToWriteError
-                outcomes = _outcomes(draft, _write(connection, draft))
+                outcomes = _outcomes(draft, write(connection, draft))
         except _NothingToWriteError:
             return _outcomes(draft, {})
         except db_exception.DBError:
@@ -120,22 +128,25 @@ class Ledger:
             with self.mirror.lock:
                 self.mirror.pool.begin_elsewhere(draft.gpus)
             raise
-        with self.mirror.lock:
-            self.mirror.put_own(draft.gpus.values(), number)
+        if number is not None:
+            with self.mirror.lock:
+                self.mirror.put_own(draft.gpus.values(), number)
         return outcomes
 
-    def _plan(self, connection: Connection, draft: Draft, *, waits: bool) -> None:
-        """Plan the changes of *draft*, and lock the GPUs that they change."""
-        draft.settle(_repetitions(connection, draft.changes))
+    def _plan(
+        self, connection: Connection, changes: Sequence[Change], draft: Draft, *, waits: bool
+    ) -> None:
+        """Plan *changes*, and lock the GPUs that they change."""
+        draft.settle(_repetitions(connection, changes))
         self._lock_claimed(connection, draft, waits=waits)
         view = View(connection, self.mirror, self.rules, self.mixes, draft.locked)
         for turn in range(ROUNDS):
-            with self.mirror.lock:
+            with self.mirror.lock if concerns_gpus(changes) else nullcontext():
                 if turn == 0:
-                    self._prepare(connection, draft.changes, view)
+                    self._prepare(connection, changes, view)
                 with view.planning(draft.barred, draft.entries):
                     for place in draft.pending:
-                        draft.set(place, _planned(draft.changes[place], view))
+                        draft.set(place, _planned(changes[place], view))
                 known = {uuid: self.mirror.pool[uuid] for uuid in draft.unlocked}
             # Once it has some, it waits for no further ones: these might be earlier in the order.
             self._lock(connection, draft, known, waits=waits and turn == 0)
@@ -187,14 +198,20 @@ class Ledger:
             self.mirror.put(map(self.mirror.gpu, rows))
 
 
+def concerns_gpus(changes: Sequence[Change]) -> bool:
+    """Return whether one of *changes* looks at the pool or changes GPUs; the others keep no claim waiting."""
+    return any(change.concerns_gpus for change in changes)
+
+
 def _lock_rows(connection: Connection, changes: Sequence[Change], *, waits: bool) -> LockedRows:
     """Lock what is to be locked before *changes* are planned, but for GPUs."""
     rows, locked = [change.rows for change in changes], LockedRows()
-    if any(row.placings for row in rows):
-        reservation_rows.begin_placing(connection)
     for project_id in sorted({row.project for row in rows if row.project}):
         projects.lock(connection, project_id)
         locked.projects.add(project_id)
+    if any(row.placings for row in rows):
+        # Next to last: whoever has this row locked waits for nobody, and a move, which has GPUs locked, waits for it.
+        reservation_rows.begin_placing(connection)
     for reservation_id in sorted({row.reservation for row in rows if row.reservation}):
         with suppress(exceptions.NotFound):
             found = reservation_rows.get(connection, reservation_id, lock=True)
@@ -236,7 +253,7 @@ def _repetitions(connection: Connection, changes: Sequence[Change]) -> dict[int,
             continue
         name = f"key {key}" if key is not None else change.rows.lease
         if name in seen:
-            errors[place] = LeftOut()
+            errors[place] = LeftOutError()
         elif name is not None:
             seen.add(name)
     return errors
@@ -249,9 +266,7 @@ def _planned(change: Change, view: View) -> Outcome:
     except RowsNeededError as error:
         # Others have locked the row of a lease that the change has named.
         is_locked = error.lease_id == change.rows.lease
-        return LeftOut() if is_locked else error
-    except StaleViewError:
-        return LeftOut()
+        return LeftOutError() if is_locked else error
     except (db_exception.DBError, OutdatedPoolError):
         raise  # the transaction can do nothing more, for any change
     except Exception as error:  # noqa: BLE001 - it is raised to its caller
@@ -260,16 +275,62 @@ def _planned(change: Change, view: View) -> Outcome:
     return entry
 
 
-def _write(connection: Connection, draft: Draft) -> dict[str, Lease]:
-    """Write the entries of *draft*; return their leases as they are stored, by id."""
-    gpus = draft.gpus
-    changed = entries.write(connection, draft.entries, gpus)
-    claiming = [
-        changed.get(one.lease.id, one.lease) for one in draft.entries if one.lease and one.claims
+def write(connection: Connection, draft: Draft) -> dict[str, Lease]:
+    """Write the entries of *draft*, whose rows are locked, with one set of statements.
+
+    Returns their leases as they are stored, by id. Raises `OvertakenError`.
+    """
+    entries, gpus = draft.entries, draft.gpus
+    leases.insert_all(connection, [e.lease for e in entries if e.lease and e.before is None])
+    changed = [
+        (e.lease, leases.changed_columns(e.before, e.lease))
+        for e in entries
+        if e.lease and e.before
     ]
-    places = {uuid: (gpu.host, draft.locked.gpus[uuid]) for uuid, gpu in gpus.items()}
-    located = leases.locate(connection, claiming, places) if claiming else []
-    return changed | {lease.id: lease for lease in located}
+    stored = {lease.id: lease for lease in leases.write_all(connection, changed)}
+    for entry in entries:
+        _write_reservation(connection, entry)
+    claiming = [stored.get(e.lease.id, e.lease) for e in entries if e.lease and e.claims]
+    holders = {claim.gpu_uuid: lease.id for lease in claiming for claim in lease.claims}
+    # After the leases, which the rows of GPUs refer to.
+    claim_rows.write_gpus(
+        connection,
+        [(gpu, holders.get(uuid) if gpu.exclusive else None) for uuid, gpu in sorted(gpus.items())],
+    )
+    claim_rows.delete(connection, [e.before.id for e in entries if e.before and e.returns_claims])
+    leases.insert_claims(connection, *claiming)
+    leases.record_events_of(connection, {e.lease.id: e.events for e in entries if e.lease})
+    # Any other is read again when it is shown: its engine has to take steps first.
+    usable = [lease for lease in claiming if lease.status == Status.ACTIVE]
+    places = {uuid: (gpus[uuid].host, draft.locked.gpus[uuid]) for uuid in holders}
+    located = leases.locate(connection, usable, places) if usable else []
+    return stored | {lease.id: lease for lease in located}
+
+
+def _write_reservation(connection: Connection, entry: Entry) -> None:
+    """Write what *entry* says of a reservation, but for the GPUs."""
+    before = entry.before
+    if before is not None and before.reservation_id is not None and entry.returns_claims:
+        reservation_rows.give_back(connection, before.id)
+    written = entry.reservation
+    if written is None:
+        return
+    if written.is_new:
+        reservation_rows.store(connection, written.before)
+        reservation_rows.forget_old(connection, written.before.project_id)
+        return
+    if written.status is not None:
+        reservation_rows.set_status(connection, written.before, written.status)
+    if written.moves:
+        status = written.status or written.before.status
+        reservation_rows.move(connection, written.before, status, written.moves)
+        reservation_rows.confirm_placing(connection, written.placings)
+    if written.kept:
+        reservation_rows.keep(connection, written.before, written.kept)
+    if written.taken and entry.lease is not None:
+        reservation_rows.take(connection, written.before, written.taken, entry.lease.id)
+    if written.is_over:
+        reservation_rows.drop(connection, written.before)
 
 
 def _outcomes(draft: Draft, stored: Mapping[str, Lease]) -> list[Outcome]:
@@ -277,9 +338,7 @@ def _outcomes(draft: Draft, stored: Mapping[str, Lease]) -> list[Outcome]:
     found: list[Outcome] = []
     may_advance = True
     for one in draft.outcomes():
-        if isinstance(one, LeftOut):
-            found.append(LeftOutError())
-        elif isinstance(one, Entry):
+        if isinstance(one, Entry):
             lease = one.lease and stored.get(one.lease.id, one.lease)
             effects = [each for each in one.effects if may_advance or each != AdvanceQueue()]
             may_advance = may_advance and AdvanceQueue() not in effects

@@ -49,7 +49,6 @@ from gsaas.gpgpums.pool import Pool
 from gsaas.metrics import counted
 from gsaas.objects.change_numbers import END, SeenChanges
 from gsaas.objects.gpu import Gpu, WithheldReason, parse_capability
-from gsaas.objects.placement import Placement
 
 _GPUS = table_of(GpuRow)
 
@@ -236,7 +235,7 @@ class Mirror:
             self._silent = silent
             self._silence_age.restart()
         if versions[2] != self._versions[2]:
-            self.read_compute_hosts(connection)
+            self.pool.compute_hosts = connection.scalars(COMPUTE_HOSTS).all()
         self._versions = versions
         if first[_FIRST_GPU_COLUMN] is not None:
             for row in rows:
@@ -280,19 +279,6 @@ class Mirror:
             if utilisation != gpu.utilisation:
                 self.pool.put(gpu.with_(utilisation=utilisation))
         self._readings_age = timeutils.StopWatch(READINGS_TTL).start()
-
-    def confirms_host(self, connection: Connection, placement: Placement) -> bool:
-        """Return whether there still is a compute host on which *placement* allows the VM."""
-        wanted = (
-            EndpointRow.host_name == placement.host
-            if placement.host is not None
-            else EndpointRow.host_name.not_in(placement.avoid)
-        )
-        return connection.scalar(COMPUTE_HOSTS.where(wanted).limit(1)) is not None
-
-    def read_compute_hosts(self, connection: Connection) -> None:
-        """Read which hosts have an endpoint."""
-        self.pool.compute_hosts = connection.scalars(COMPUTE_HOSTS).all()
 
     def _read_all(self) -> None:
         """Read all GPUs, *without* `lock`; threads that need them meanwhile wait."""

@@ -18,16 +18,17 @@ from collections.abc import Callable, Sequence
 
 from oslo_config import cfg
 from oslo_db import exception as db_exception
+from sqlalchemy import Connection
 
 from gsaas import exceptions
 from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext
 from gsaas.db import clock, leases
 from gsaas.db.database import Database
+from gsaas.db.stored_leases import StoredLeases
 from gsaas.gpgpums.allocation import UNREACHABLE
+from gsaas.gpgpums.changes import WaitPolicy
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.queue_manager import WaitPolicy
-from gsaas.gpgpums.stored_leases import StoredLeases
 from gsaas.limits.base import Limits
 from gsaas.metrics import counted
 from gsaas.objects import plain_server
@@ -35,7 +36,7 @@ from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import LeaseEvent, Status
 from gsaas.objects.plain_server import PlainServer
 from gsaas.objects.request import ANY, Request
-from gsaas.remoting.base import RemotingDriver
+from gsaas.remoting.drivers import Drivers
 
 LOG = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class PlainServers:
     """Gives plain servers their leases. One per process; threads may share it.
 
     *from_metadata* is whether metadata may have properties, *wait* how a request waits that finds no GPUs (None: it
-    does not), *may_launch* decides by the access rules, and *remoting* is the driver of new leases.
+    does not), *may_launch* decides by the access rules, and *drivers* are those of new leases.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class PlainServers:
         database: Database,
         claims: Claims,
         cloud: Cloud,
-        remoting: RemotingDriver,
+        drivers: Drivers,
         *,
         quotas: Limits,
         stored: StoredLeases,
@@ -84,7 +85,7 @@ class PlainServers:
         self._database = database
         self._claims = claims
         self._cloud = cloud
-        self._remoting = remoting
+        self._drivers = drivers
         self._quotas = quotas
         self._stored = stored
         self._may_launch = may_launch
@@ -98,7 +99,7 @@ class PlainServers:
         database: Database,
         claims: Claims,
         cloud: Cloud,
-        remoting: RemotingDriver,
+        drivers: Drivers,
         *,
         quotas: Limits,
         stored: StoredLeases,
@@ -117,7 +118,7 @@ class PlainServers:
             database,
             claims,
             cloud,
-            remoting,
+            drivers,
             quotas=quotas,
             stored=stored,
             may_launch=may_launch,
@@ -131,8 +132,9 @@ class PlainServers:
         Claims GPUs if the server has no lease yet. *roles* are those of its owner; None if they are not known. None if
         the server asks for no cGPUs, was made by GSaaS, or it is too early or not known enough to decide.
 
-        Raises `BadRequest` for properties that cannot be understood, `Forbidden` if its owner may not launch leases,
-        and `CloudUnavailable`, `ClaimConflict` and other errors after which a later call may succeed.
+        Raises `BadRequest` for properties that cannot be understood, or a kind that this cloud does not serve,
+        `Forbidden` if its owner may not launch leases, and `CloudUnavailable`, `ClaimConflict` and other errors after
+        which a later call may succeed.
         """
         if (lease := self._find(server_id)) is not None:
             return lease if lease.plain_server_id is not None else None
@@ -145,7 +147,8 @@ class PlainServers:
             )
             if cgpus is None:
                 return None
-            request = Request.from_dict(cgpus, server.host)
+            kind = {"kind": self._drivers.default_kind}
+            request = Request.from_dict(kind | cgpus, server.host)
         except ValueError as error:
             raise exceptions.BadRequest(reason=str(error)) from None
         if request.locality != ANY and server.host is None:
@@ -195,8 +198,9 @@ class PlainServers:
         return lease
 
     def _claim(self, lease: Lease, request: Request, policy: str | None) -> Lease:
-        self._claims.masked.first(request.count)
-        self._remoting.check(request.count)
+        self._claims.masked.check(request.count)
+        request = self._drivers.of(request.kind).adapt(request)
+        lease = lease.with_(requirements=request.stored_requirements())
         self._stored.add(lease.project_id)
         quota = self._quotas.of(lease.project_id)
         try:
@@ -221,7 +225,7 @@ class PlainServers:
             memory_mb=request.memory_mb,
             locality=request.locality,
             requirements=request.requirements(),
-            remoting=self._remoting.name,
+            remoting=self._drivers.of(request.kind).name,
             consumer_host=server.host,
             server_id=server.id,
             plain_server_id=server.id,
@@ -231,7 +235,8 @@ class PlainServers:
 
     def _refuse(self, lease: Lease, reason: str) -> Lease:
         """Store that a server gets no cGPUs, and why."""
-        with self._database.writing() as connection:
+
+        def store(connection: Connection) -> Lease:
             refused = lease.with_(
                 status=Status.RELEASED,
                 server_id=None,
@@ -242,7 +247,9 @@ class PlainServers:
             leases.insert(connection, refused)
             event = LeaseEvent(REFUSE, Status.RELEASED, reason)
             leases.record_events(connection, lease.id, [event])
-        return refused
+            return refused
+
+        return self._database.change(store)
 
 
 def _lease_name(server: PlainServer) -> str:

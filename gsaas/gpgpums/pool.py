@@ -16,17 +16,18 @@ Pool order is (host, device index). Nothing here knows a database, a clock or a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from gsaas.gpgpums import explain
 from gsaas.gpgpums.candidates import Candidates
-from gsaas.gpgpums.indexed_gpus import IndexedGpus
+from gsaas.gpgpums.indexed_gpus import IndexedGpus, Mix
 from gsaas.objects.gpu import Gpu, WithheldReason
 from gsaas.objects.placement import Placement, Refusal, Share
-from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
+from gsaas.objects.request import ANY, LOCAL, REMOTE, SPREAD, Request
 
 TENTATIVE = 2**62
 """Tentative claims get this generation or a larger one: larger than that of any stored claim, so that policies that
@@ -108,7 +109,7 @@ class Pool(IndexedGpus):
             subset = self.subset(self.on_host(request.host))
             return subset.place(request.with_(host=None, hosts=ANY), policy)
         self.number_slots()
-        if request.locality == LOCAL or request.hosts == ONE:
+        if request.locality == LOCAL or request.on_one_host:
             return self._place_on_one_host(request, policy)
         if request.locality == REMOTE:
             return self._place_remote(request, policy)
@@ -152,14 +153,13 @@ class Pool(IndexedGpus):
             if remote and self._compute_hosts <= {gpu.host}:
                 continue  # no other compute host is left for the VM
             gpus = self.on_host(gpu.host)
-            suitable = filter(request.wants, gpus)
-            if explain.capacity(suitable, request.mode, request.memory_mb) < request.count:
+            if explain.capacity(gpus, request) < request.count:
                 continue
             # Use a pool of this host's GPUs: this pool must not change while the policy iterates over it.
-            placement = self.subset(gpus).place(anywhere, policy)
-            if placement is not None:
+            shares = self.subset(gpus)._place(anywhere, policy)
+            if shares is not None:
                 host, avoid = (gpu.host, ()) if local else (None, (gpu.host,) if remote else ())
-                return Placement(placement.shares, host=host, avoid=avoid)
+                return Placement(tuple(shares), host=host, avoid=avoid)
         return None
 
     def _place_remote(self, request: Request, policy: Ordering) -> Placement | None:
@@ -196,7 +196,8 @@ class Pool(IndexedGpus):
         before: dict[str, Gpu] = {}
         try:
             while True:
-                gpu = self._choose(policy, candidates, request)
+                taken = before if request.one_daemon else ()
+                gpu = self._choose(policy, candidates, request, taken)
                 if gpu is None:
                     return None
                 size = request.size_on(gpu)
@@ -219,11 +220,13 @@ class Pool(IndexedGpus):
             for gpu in before.values():
                 self._replace(gpu)
 
-    def _choose(self, policy: Ordering, candidates: Candidates, request: Request) -> Gpu | None:
-        """Return the first GPU of the policy's order that the request may have; None if there is none."""
+    def _choose(
+        self, policy: Ordering, candidates: Candidates, request: Request, taken: Container[str]
+    ) -> Gpu | None:
+        """Return the first GPU of the policy's order that the request may have and is not *taken*; None without one."""
         for proposed in policy.order(candidates, request):
             gpu = self._accepted(proposed, candidates)
-            if gpu is not None:
+            if gpu is not None and gpu.uuid not in taken:
                 return gpu
         return None
 
@@ -231,6 +234,33 @@ class Pool(IndexedGpus):
         """Return the pool's own value of a GPU that a policy proposes; None if the request may not have it."""
         gpu = self._gpus.get(proposed.uuid)
         return gpu if gpu is not None and candidates.allows(gpu) else None
+
+
+class RecentRequests:
+    """The last *limit* requests. Not thread-safe."""
+
+    def __init__(self, limit: int) -> None:
+        self._last: deque[tuple[Request, int]] = deque()
+        self._limit = limit
+        self._counts: Counter[Request] = Counter()
+
+    def add(self, request: Request) -> None:
+        """Count *request*, once for each cGPU, and drop the oldest request if there are more than the limit."""
+        kind = request.with_(
+            count=1, locality=ANY, hosts=ANY, host=None, consumer_host=None, one_daemon=False
+        )
+        self._last.append((kind, request.count))
+        self._counts[kind] += request.count
+        if len(self._last) > self._limit:
+            oldest, count = self._last.popleft()
+            self._counts[oldest] -= count
+            if not self._counts[oldest]:
+                del self._counts[oldest]
+
+    @property
+    def mix(self) -> Mix:
+        """Return requests for one cGPU, and how often each was made."""
+        return tuple(self._counts.items())
 
 
 def _placement(shares: list[Share] | None, avoid: Iterable[str] = ()) -> Placement | None:

@@ -93,13 +93,13 @@ def choose_next(
                     barred_for.add(queued.request)
                     barred += _bar(pool, queued.request)
                     unplaceable.clear()  # the pool has changed
-                    if pool.barred_kinds == pool.memory_by_kind.keys():
+                    if pool.barred_traits == pool.memory_by_traits.keys():
                         return None  # no GPU is left for later requests
             elif allows(queued, placement):
                 return queued, placement
         return None
     finally:
-        pool.barred_kinds = frozenset()
+        pool.barred_traits = frozenset()
         for gpu in barred:
             pool.put(gpu)
 
@@ -119,16 +119,16 @@ def estimate(position: int, active_leases: int, durations: Sequence[float]) -> f
 def _bar(pool: Pool, request: Request) -> list[Gpu]:
     """Withhold every GPU that *request* could use if it were idle; return those that are withheld one by one.
 
-    They are returned as they were before. Kinds of which it could use every GPU are barred as a whole, at a cost
+    They are returned as they were before. Traits with which it could use every GPU are barred as a whole, at a cost
     that does not grow with the number of their GPUs.
     """
     pool.number_slots()
     size, in_part = request.memory_mb or 1, False
-    for kind, (least, most) in pool.memory_by_kind.items():
-        if kind in pool.barred_kinds or not request.wants_kind(kind) or most < size:
+    for traits, (least, most) in pool.memory_by_traits.items():
+        if traits in pool.barred_traits or not request.wants_traits(traits) or most < size:
             continue
         if least >= size and request.host is None:
-            pool.barred_kinds |= {kind}
+            pool.barred_traits |= {traits}
         else:
             in_part = True
     if not in_part:
@@ -137,7 +137,9 @@ def _bar(pool: Pool, request: Request) -> list[Gpu]:
     usable = [
         gpu
         for gpu in gpus
-        if gpu.withheld is None and gpu.kind not in pool.barred_kinds and _could_use(request, gpu)
+        if gpu.withheld is None
+        and gpu.traits not in pool.barred_traits
+        and _could_use(request, gpu)
     ]
     for gpu in usable:
         pool.put(gpu.with_(withheld=WithheldReason.BARRED))

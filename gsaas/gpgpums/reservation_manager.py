@@ -14,30 +14,22 @@ from gsaas.db import clock
 from gsaas.db import reservations as rows
 from gsaas.db.database import Database
 from gsaas.gpgpums import reservations
-from gsaas.gpgpums.changes import EndReservation, ReservationEntry, Reserve, gpus_of
 from gsaas.gpgpums.committer import Committer, end_each, retry
-from gsaas.gpgpums.queue_manager import QueueManager
-from gsaas.gpgpums.reservation_keeper import ReservationKeeper
+from gsaas.gpgpums.entries import ReservationEntry
+from gsaas.gpgpums.reservation_changes import EndReservation, Reserve
+from gsaas.gpgpums.view import View
 from gsaas.limits import base as limits
 from gsaas.limits.base import UNLIMITED
 from gsaas.objects.request import Request
-from gsaas.objects.reservation import Reservation, ReservationStatus, status_at
+from gsaas.objects.reservation import Reservation, ReservationStatus, has_begun, status_at
 
 
 class ReservationManager:
-    """Makes and ends reservations; what they kept goes to the next ones, and then to *queue*."""
+    """Makes and ends reservations; what they kept goes to the next ones, and then to the queue."""
 
-    def __init__(
-        self,
-        database: Database,
-        committer: Committer,
-        keeper: ReservationKeeper,
-        queue: QueueManager,
-    ) -> None:
+    def __init__(self, database: Database, committer: Committer) -> None:
         self._database = database
         self._committer = committer
-        self._keeper = keeper
-        self._queue = queue
 
     def create(
         self,
@@ -65,7 +57,7 @@ class ReservationManager:
         with self._database.reading() as connection:
             if not self._keeps(placed, clock.now(connection)):
                 return placed
-        end_each([placed.id], self._keeper.keep)
+        end_each([placed.id], self._committer.keep)
         return self._stored(placed.id)
 
     def cancel(self, reservation_id: str) -> Reservation:
@@ -74,7 +66,7 @@ class ReservationManager:
         Raises `NotFound`, `ClaimConflict`.
         """
         self._committer.commit(EndReservation(reservation_id, ReservationStatus.CANCELLED))
-        self._queue.advance()
+        self._committer.advance_queue()
         return self._stored(reservation_id)
 
     def audit(self) -> None:
@@ -87,9 +79,9 @@ class ReservationManager:
         rest = [one for one in live.values() if one.id not in due]
         lost = self._with_lost_shares(rest) if rest else set()
         wanting = [one.id for one in rest if one.id in lost or self._lacks(one, now)]
-        end_each(wanting, self._keeper.keep)
+        end_each(wanting, self._committer.keep)
         if ended:  # after the next reservations have had their shares of it
-            self._queue.advance()
+            self._committer.advance_queue()
 
     def _end(self, reservation_id: str) -> bool:
         self._committer.commit(EndReservation(reservation_id, ReservationStatus.ENDED))
@@ -107,15 +99,13 @@ class ReservationManager:
 
     def _keeps(self, reservation: Reservation, now: datetime.datetime) -> bool:
         """Return whether *reservation* keeps its shares by *now*."""
-        return now >= reservation.start - self._keeper.notice
+        return has_begun(reservation, now + self._committer.notice)
 
     def _with_lost_shares(self, live: Iterable[Reservation]) -> set[str]:
         """Return the ids of those with shares on GPUs that are out of service."""
-        ledger = self._committer.ledger
 
-        def look() -> set[str]:
-            with self._database.reading() as connection, ledger.mirror.lock:
-                pool = ledger.view(connection).pool
-                return {one.id for one in live if reservations.lost(one, gpus_of(pool, one.shares))}
+        def have_lost(view: View) -> set[str]:
+            known = {one.id: reservations.gpus_of(view.pool, one.shares) for one in live}
+            return {one.id for one in live if reservations.lost(one, known[one.id])}
 
-        return ledger.mirror.following(look)
+        return self._committer.ledger.look(have_lost)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from gsaas.gpgpums.pool import Ordering, Pool
 from gsaas.objects.gpu import EXCLUSIVE, Gpu
 from gsaas.objects.placement import Placement, Refusal, Share
-from gsaas.objects.request import ONE, SPREAD, Request
+from gsaas.objects.request import SPREAD, Request
 from gsaas.objects.reservation import Reservation, ReservedShare
 
 
@@ -84,12 +84,17 @@ def moves(
     away = lost(reservation, known)
     shares = [share for share in reservation.shares if share not in away]
     request = Request.from_dict(reservation.cgpus)
-    together = request.hosts == ONE and not shares
+    together = request.on_one_host and not shares
     found = []
     for group in [away] if together and away else [[share] for share in away]:
         hosts = {known[share.gpu_uuid].host for share in shares if share.gpu_uuid in known}
+        taken = {share.gpu_uuid for share in shares} if request.one_daemon else set()
         answer = admit(
-            [gpu for gpu in known.values() if _suits(gpu.host, hosts, request.hosts)],
+            [
+                gpu
+                for gpu in known.values()
+                if _suits(gpu.host, hosts, request) and gpu.uuid not in taken
+            ],
             compute_hosts,
             [*others, replace(reservation, shares=tuple(shares))],
             request.with_(count=len(group)),
@@ -107,6 +112,12 @@ def moves(
                 gpu = known[to.gpu_uuid]
                 known[gpu.uuid] = gpu.reserve(to.memory_mb, generation=gpu.generation)
     return found
+
+
+def gpus_of(pool: Pool, shares: Collection[ReservedShare]) -> dict[str, Gpu]:
+    """Return the GPUs of these shares, by UUID; those that are gone are left out."""
+    known = {share.gpu_uuid: pool.get(share.gpu_uuid) for share in shares}
+    return {uuid: gpu for uuid, gpu in known.items() if gpu is not None}
 
 
 def most_reserved(
@@ -205,8 +216,8 @@ def taken_by(reservation: Reservation, placement: Placement) -> list[ReservedSha
     return taken
 
 
-def _suits(host: str, others: Collection[str], hosts: str) -> bool:
-    """Return whether a share may be on *host* if the *others* of its reservation are on these, and *hosts* is asked."""
-    if hosts == ONE:
+def _suits(host: str, others: Collection[str], request: Request) -> bool:
+    """Return whether a share may be on *host* if the *others* of its reservation, for *request*, are on these."""
+    if request.on_one_host:
         return not others or host in others
-    return hosts != SPREAD or host not in others
+    return request.hosts != SPREAD or host not in others

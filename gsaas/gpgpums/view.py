@@ -10,10 +10,9 @@ import datetime
 import logging
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -24,57 +23,24 @@ from gsaas.db import queue as queue_rows
 from gsaas.db import reservations as reservation_rows
 from gsaas.db.queue import QueuedLease
 from gsaas.gpgpums import queue
-from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.allocation import AccessRules
-from gsaas.gpgpums.changes import Entry, RowsNeededError
-from gsaas.gpgpums.draft import LockedRows
+from gsaas.gpgpums.entries import Entry, LockedRows, RowsNeededError
 from gsaas.gpgpums.indexed_gpus import Mix
 from gsaas.gpgpums.mirror import Mirror, OutdatedPoolError
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.policy_selection import PolicySelection
+from gsaas.gpgpums.pool import RecentRequests
 from gsaas.gpgpums.queue import QueuedRequest
-from gsaas.gpgpums.recent_requests import RecentRequests
+from gsaas.gpgpums.rules import Rules
 from gsaas.limits import base as limits
-from gsaas.limits.base import Limits
-from gsaas.limits.configured import NoLimits
-from gsaas.objects.address import Address
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Event, LeaseEvent
 from gsaas.objects.placement import Placement, Refusal, Share
-from gsaas.objects.request import ANY, Request
+from gsaas.objects.request import Request
 from gsaas.objects.reservation import Reservation
 
 LOG = logging.getLogger(__name__)
 
 NOT_STORED = ""
 """The lease id and the project id of a request that is only being tried against the queue."""
-
-
-@dataclass(frozen=True)
-class QueueRules:
-    """How the queue is served."""
-
-    backfill: bool = False
-    """Some leases may be served before others."""
-    reserve_for: float = limits.UNLIMITED
-    """For how many seconds a lease keeps later ones from the GPUs that it waits for, -1 for ever."""
-    client_timeout: float = 60.0
-    """How long a client that announced to poll may be silent, in seconds."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The rules by which one process changes the books."""
-
-    masked: MaskedAddresses
-    """The addresses that a VM sees."""
-    local: MaskedAddresses | None = None
-    """The masked addresses for programs of a host with an endpoint; None if these are told the real ones."""
-    access: AccessRules = field(default_factory=AccessRules)
-    policies: PolicySelection = field(default_factory=PolicySelection)
-    quotas: Limits = field(default_factory=NoLimits)
-    """The quotas of leases in the queue."""
-    queue: QueueRules = QueueRules()
 
 
 class Mixes:
@@ -97,7 +63,7 @@ class Mixes:
 
 
 class View:
-    """What a plan may look at; `gsaas.gpgpums.changes.View` describes it."""
+    """What a plan may look at: what is stored, with the entries that were planned before it."""
 
     def __init__(
         self,
@@ -108,16 +74,15 @@ class View:
         locked: LockedRows,
     ) -> None:
         self.pool = mirror.pool
-        self.access = rules.access
+        self.rules = rules
         self.now = clock.now(connection)
         self._connection = connection
         self._mirror = mirror
-        self._rules = rules
         self._mixes = mixes
         self._locked = locked
         self._planned: list[Entry] = []
         self._without: Collection[str] = ()
-        self._usage: dict[str, Mapping[str, int]] = {}
+        self._usage: dict[str, limits.Usage] = {}
         self._is_queue_empty: bool | None = None
 
     @contextmanager
@@ -129,17 +94,17 @@ class View:
                 self.add(entry)
             yield
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether GPUs are missing from what it proposes, because others have locked or changed them."""
+        return bool(self._without)
+
     def add(self, entry: Entry) -> None:
         """Have the view show *entry* to the plans that follow."""
         self._planned.append(entry)
         self._show(entry.gpus.values())
 
     # The pool, and what it proposes
-
-    @property
-    def compute_hosts(self) -> Collection[str]:
-        """Return the hosts with an endpoint."""
-        return self.pool.compute_hosts
 
     @property
     def newest_generation(self) -> int:
@@ -152,7 +117,7 @@ class View:
 
         Raises `UnknownPolicy`, `PolicyNotAllowed`.
         """
-        policy = self._rules.policies.of(name, self._mirror.default_policy)
+        policy = self.rules.policies.of(name, self._mirror.default_policy)
         if policy.looks_at_utilisation:
             self._mirror.read_utilisation(self._connection)
         if policy.looks_at_mix:
@@ -175,20 +140,9 @@ class View:
         """Return what `propose` returns if no lease is in the queue."""
         with self.pool.without(self._without):
             answer = self.pool.propose(request, policy)
-            if isinstance(answer, Placement) and not self.confirms(request, answer):
-                answer = self.pool.propose(request, policy)
         if isinstance(answer, Refusal) and not self._mirror.may_refuse:
             raise OutdatedPoolError
         return answer
-
-    def confirms(self, request: Request, placement: Placement) -> bool:
-        """Return whether the compute host that *placement* needs is still there; read these hosts again if not."""
-        if request.locality == ANY or request.consumer_host is not None:
-            return True
-        if self._mirror.confirms_host(self._connection, placement):
-            return True
-        self._mirror.read_compute_hosts(self._connection)
-        return False
 
     # The queue
 
@@ -201,7 +155,7 @@ class View:
 
         Only the head of the queue is read if that is sufficient, because reading the whole queue takes longer.
         """
-        rules, passed_over = self._rules.queue, False
+        rules, passed_over = self.rules.queue, False
         bars_others_since = self.now - datetime.timedelta(seconds=max(0.0, rules.reserve_for))
 
         def allows(one: QueuedRequest, placement: Placement | None) -> bool:
@@ -256,6 +210,14 @@ class View:
             self._is_queue_empty = queue_rows.is_empty(self._connection)
         return not self._is_queue_empty
 
+    def queue_length(self, project_id: str | None = None) -> int:
+        """Return how many requests wait, of all projects or of one."""
+        return queue_rows.length(self._connection, project_id)
+
+    def queued_characters(self, project_id: str) -> int:
+        """Return how many characters the server fields of a project's requests have that wait."""
+        return queue_rows.characters(self._connection, project_id)
+
     def _place_behind_queue(
         self, request: Request, policy: Policy, priority: int
     ) -> Placement | Refusal:
@@ -266,7 +228,7 @@ class View:
         found = self._next_in_queue(new)
         if found is not None and found[0] is new:
             return found[1]
-        length = queue_rows.length(self._connection)
+        length = self.queue_length()
         many = "1 request waits" if length == 1 else f"{length} requests wait"
         return Refusal(False, f"it would fit, but {many} in the queue and may not be overtaken")
 
@@ -285,36 +247,38 @@ class View:
 
     # Quotas
 
-    def usage(self, project_id: str) -> limits.Amounts:
+    def usage(self, project_id: str) -> limits.Usage:
         """Return what a project uses, the planned leases included."""
         if project_id not in self._usage:
-            self._usage[project_id] = projects.usage(self._connection, project_id)
-        used = Counter(self._usage[project_id])
+            counted = projects.claimed_and_reserved(self._connection, project_id)
+            self._usage[project_id] = limits.Usage(*counted)
+        used = self._usage[project_id]
+        claimed = Counter(used.claimed)
         for lease in self._new_leases():
             if lease.project_id == project_id:
-                used.update(limits.lease([claim.memory_mb for claim in lease.claims]))
-        return used
+                claimed.update(limits.lease([claim.memory_mb for claim in lease.claims]))
+        return limits.Usage(claimed, used.reserved)
 
     def allows(self, project_id: str, placement: Placement) -> bool:
         """Return whether the quota of a project whose lease waits allows it to have *placement* now."""
-        quota = self._rules.quotas.of(project_id)
+        quota = self.rules.quotas.of(project_id)
         if not limits.limited(quota):
             return True
-        return limits.fits(quota, self.usage(project_id), limits.of_placement(placement))
+        return limits.fits(quota, self.usage(project_id).total, limits.of_placement(placement))
 
     def _allows_waiting(self, one: QueuedRequest, placement: Placement | None) -> bool:
         if placement is not None:
             return self.allows(one.project_id, placement)
-        quota = self._rules.quotas.of(one.project_id)
+        quota = self.rules.quotas.of(one.project_id)
         return not limits.limited(quota) or limits.fits(
-            quota, self.usage(one.project_id), limits.at_least(one.request)
+            quota, self.usage(one.project_id).total, limits.at_least(one.request)
         )
 
     # Locked rows
 
     def lease(self, lease_id: str, project_id: str | None = None) -> Lease:
         """Return a lease whose row is locked; raises `RowsNeededError` if it is not, nor that of the project."""
-        has_quota = project_id and limits.limited(self._rules.quotas.of(project_id))
+        has_quota = project_id and limits.limited(self.rules.quotas.of(project_id))
         if lease_id not in self._locked.leases or (
             has_quota and project_id not in self._locked.projects
         ):
@@ -335,6 +299,10 @@ class View:
                 noun="reservation", id=reservation_id, foreign=found is not None
             )
         return found
+
+    def stored_reservation(self, reservation_id: str, project_id: str) -> Reservation:
+        """Return a reservation of a project as it is stored, without a lock; raises `NotFound`."""
+        return reservation_rows.get(self._connection, reservation_id, project_id)
 
     def live_reservations(self) -> Sequence[Reservation]:
         """Return all reservations that have shares."""
@@ -371,24 +339,16 @@ class View:
         )
         return claim_rows.masked_ips_of(self._connection, host, project_id) + planned
 
-    @property
-    def has_local_addresses(self) -> bool:
-        """Return whether programs of a host with an endpoint get masked addresses; else they get the real ones."""
-        return self._rules.local is not None
-
-    def masked_for_vm(self, count: int) -> Sequence[Address]:
-        """Return the masked addresses of a VM; raises `BadRequest` if there are fewer."""
-        return self._rules.masked.first(count)
-
-    def masked_on(self, host: str, count: int) -> Sequence[Address]:
-        """Return masked addresses that are free on *host*; raises `NoMaskedAddress` if there are fewer."""
-        taken = claim_rows.masked_ips(self._connection, host)
-        taken += [
-            claim.masked_ip
-            for claim in self._new_claims()
-            if claim.masked_host == host and claim.masked_ip is not None
+    def masked_on(self, host: str) -> Collection[str]:
+        """Return the masked addresses that consumers on *host* use, those of planned claims included."""
+        return [
+            *claim_rows.masked_ips(self._connection, host),
+            *(
+                claim.masked_ip
+                for claim in self._new_claims()
+                if claim.masked_host == host and claim.masked_ip is not None
+            ),
         ]
-        return cast(MaskedAddresses, self._rules.local).choose(taken, count, host)
 
     def _new_leases(self) -> Iterator[Lease]:
         """Yield the planned leases that get claims, as they are then."""

@@ -53,6 +53,12 @@ NOTIFICATIONS_DROPPED = Counter(
     ["reason"],
     registry=REGISTRY,
 )
+REPORT_VALUES_LEFT_OUT = Counter(
+    "gsaas_report_values_left_out",
+    "Values in the reports of hosts that were not valid and were left out, by the kind of report.",
+    ["report"],
+    registry=REGISTRY,
+)
 CLAIM_ATTEMPTS = Counter(
     "gsaas_claim_attempts",
     "Transactions that tried to claim GPUs for a launch; more than launches, where concurrent claims chose one GPU.",
@@ -141,6 +147,11 @@ def grant(outcome: str) -> None:
 def notification_dropped(reason: str) -> None:
     """Count a notification that is not sent: `buffer-full`, `rate` or `error`."""
     NOTIFICATIONS_DROPPED.labels(reason).inc()
+
+
+def report_values_left_out(report: str, count: int) -> None:
+    """Count values of a report that were not valid; *report* is `gpus`, `daemons` or `endpoint`."""
+    REPORT_VALUES_LEFT_OUT.labels(report).inc(count)
 
 
 def answered(method: str, route: str, status: int, seconds: float | None) -> None:

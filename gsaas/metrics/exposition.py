@@ -19,7 +19,8 @@ from prometheus_client.registry import Collector
 
 from gsaas.metrics import counted
 
-CONTENT_TYPE = exposition.CONTENT_TYPE_PLAIN_0_0_4
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""The format that every release of prometheus_client writes by default; before 0.23 it has no name for it."""
 SHARED = "PROMETHEUS_MULTIPROC_DIR"
 
 

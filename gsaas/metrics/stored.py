@@ -16,6 +16,7 @@ from gsaas.db.metrics import (
     GpuGauge,
     GpuTotals,
 )
+from gsaas.objects.device_kinds import kind_of
 
 MIB = 2**20
 
@@ -54,11 +55,11 @@ def gauges(state: CloudState) -> Iterator[Metric]:
 def each_gpu(gpus: Sequence[GpuGauge]) -> Iterator[Metric]:
     """Yield the gauges of every single GPU; none if there is no GPU. A reading that a GPU does not give is left out."""
     for name, text, value in _GPU_GAUGES if gpus else ():
-        family = GaugeMetricFamily(name, text, labels=["host", "gpu", "model"])
+        family = GaugeMetricFamily(name, text, labels=["host", "gpu", "model", "kind"])
         for gpu in gpus:
             number = value(gpu)
             if number is not None:
-                family.add_metric([gpu.host, gpu.uuid, gpu.model], number)
+                family.add_metric([gpu.host, gpu.uuid, gpu.model, kind_of(gpu.uuid)], number)
         yield family
 
 
@@ -100,7 +101,7 @@ _GPU_GAUGES: tuple[tuple[str, str, Callable[[GpuGauge], float | None]], ...] = (
 )
 
 
-def _gpus(models: Mapping[str, GpuTotals]) -> Iterator[Metric]:
+def _gpus(totals: Mapping[tuple[str, str], GpuTotals]) -> Iterator[Metric]:
     families: tuple[tuple[str, str, Callable[[GpuTotals], float]], ...] = (
         ("gsaas_gpus", "GPUs", lambda gpus: gpus.known),
         (
@@ -126,8 +127,10 @@ def _gpus(models: Mapping[str, GpuTotals]) -> Iterator[Metric]:
         ),
     )
     for name, text, value in families:
-        values = {model: value(gpus) for model, gpus in models.items()}
-        yield _by_label(name, f"{text}, by model.", "model", values)
+        family = GaugeMetricFamily(name, f"{text}, by model and kind.", labels=["model", "kind"])
+        for labels, gpus in sorted(totals.items()):
+            family.add_metric(labels, value(gpus))
+        yield family
 
 
 def _agents(name: str, what: str, agent: str, agents: AgentTotals) -> Iterator[Metric]:

@@ -4,7 +4,6 @@
 events    which notifications a change leads to, and their priorities (pure)
 payloads  what they contain, in versions (pure)
 cadf      security events in the form of CADF
-rate      how many security events each source may cause (pure)
 outbox    sends in a thread of its own, and drops what it cannot send
 emitter   puts all of them together
 

@@ -19,7 +19,7 @@ from gsaas.metrics import counted
 from gsaas.notifications import cadf, events, payloads
 from gsaas.notifications.cadf import SecurityEvent
 from gsaas.notifications.outbox import Outbox
-from gsaas.notifications.rate import RateLimit
+from gsaas.objects.rate import RateLimit
 
 
 class Notifier(Protocol):

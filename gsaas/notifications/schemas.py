@@ -12,6 +12,7 @@ from typing import Any
 
 from gsaas.notifications import cadf
 from gsaas.objects.access import Access
+from gsaas.objects.device_kinds import KINDS
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import ANY, LOCAL, REMOTE
 from gsaas.objects.reservation import ReservationStatus
@@ -19,7 +20,7 @@ from gsaas.objects.reservation import ReservationStatus
 NAMESPACE = "gsaas"
 
 VERSIONS = {
-    "LeasePayload": "1.1",
+    "LeasePayload": "1.2",
     "LeaseDevicePayload": "1.0",
     "LeaseFaultPayload": "1.0",
     "GpuPayload": "1.0",
@@ -96,6 +97,7 @@ PAYLOADS: Mapping[str, tuple[str, Mapping[str, Schema]]] = {
                 or_null=True,
             ),
             "count": _number(1, "The number of its cGPUs."),
+            "kind": _one_of(KINDS, "The kind of its devices. New in 1.2."),
             "mode": _MODE,
             "memory_mb": _MEMORY,
             "locality": _one_of((ANY, LOCAL, REMOTE)),

@@ -9,6 +9,7 @@ monitor   calls of the engine to monitors             rodvr    calls of the engi
 api       messages to API workers                     announce announces leases that have left the queue
 notifiers notifications that this service sends      queues   the state of RabbitMQ's queues, for checks
 threads   keeps the process on real threads             pace      when agents send their next message
+host_log  what hosts cause in the log
 signatures  who sent a message                        permissions  what the account of a host may do on RabbitMQ
 
 Servers check the arguments of every call: the bus carries whatever its peers send. Other modules import
@@ -39,6 +40,8 @@ from kombu.exceptions import OperationalError  # noqa: E402
 
 from gsaas.context import RequestContext  # noqa: E402
 from gsaas.objects.printable import one_line  # noqa: E402
+from gsaas.objects.received import INVALID  # noqa: E402
+from gsaas.rpc import host_log  # noqa: E402
 from gsaas.rpc.signatures import CONTROLLERS as CONTROLLERS  # noqa: E402
 from gsaas.rpc.signatures import SIGNATURE, Forged, Identity, Message, content_of  # noqa: E402
 
@@ -290,48 +293,80 @@ def server(
     *name* is unique among the servers of the topic. On a bus with signatures, only calls are answered that *may_send*
     allows to the sender who signed them, and answers are signed.
     """
-    identity = _identities.get(bus)
-    if identity is not None:
-        service = _Verified(service, identity, topic, may_send)
+    host_log.shorten_library()
     return oslo_messaging.get_rpc_server(
         bus,
         Target(exchange=EXCHANGE, topic=topic, server=name),
-        [service],
+        [_Served(service, _identities.get(bus), topic, may_send)],
         serializer=ContextSerializer(),
     )
 
 
-class _Verified:
-    """A service whose public methods first verify who sent the message, and whose answers are signed."""
+class _Served:
+    """A service whose public methods first verify who sent the message, and whose answers are signed.
 
-    def __init__(self, service: Any, identity: Identity, topic: str, may_send: MaySend) -> None:
-        self.target = service.target
+    Without *identity*, nothing is verified or signed. What a method raises is the answer, and a short line in the log:
+    oslo.messaging would write a traceback for each message, with which a sender could fill the log.
+    """
+
+    def __init__(
+        self, service: Any, identity: Identity | None, topic: str, may_send: MaySend
+    ) -> None:
+        self.target = getattr(service, "target", Target())
         self._service = service
         self._identity = identity
         self._topic = topic
         self._may_send = may_send
+        self._log = host_log.HostLog(LOG)
+        self._log_of_strangers = host_log.HostLog(LOG, most=host_log.MOST_LINES // 10)
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         call: Callable[..., Any] = getattr(self._service, method)
 
-        def verified(context: RequestContext, **arguments: Any) -> Any:
+        def served(context: RequestContext, **arguments: Any) -> Any:
+            identity = self._identity
+            if identity is not None:
+                try:
+                    self._verify(identity, context, method, arguments)
+                except Forged as error:
+                    # Whoever sent it may claim to be any host.
+                    text = f"a message {method} was not believed: {error}"
+                    self._log_of_strangers.write(logging.ERROR, "", text, text)
+                    if identity.enforce:
+                        raise oslo_messaging.ExpectedException from None
+                    identity = None
             try:
-                self._verify(context, method, arguments)
-            except Forged as error:
-                LOG.error("a message %s was not believed: %s", method, error)
-                if self._identity.enforce:
-                    # The answer says why. A traceback of each would let a sender fill the log.
-                    raise oslo_messaging.ExpectedException from None
-                return call(context, **arguments)
-            answer = call(context, **arguments)
-            return self._identity.sign_answer(answer, context.received[SIGNATURE])
+                answer = call(context, **arguments)
+            except Exception as error:  # noqa: BLE001  (it is the answer)
+                self._log_failure(method, arguments, error)
+                raise oslo_messaging.ExpectedException from None
+            if identity is None:
+                return answer
+            return identity.sign_answer(answer, context.received[SIGNATURE])
 
-        return verified
+        return served
 
-    def _verify(self, context: RequestContext, method: str, arguments: dict[str, Any]) -> None:
+    def _log_failure(self, method: str, arguments: Mapping[str, Any], error: Exception) -> None:
+        """Log why a message was refused, or what failed here, which only its traceback may explain."""
+        host = one_line(str(arguments.get("host", "a controller")), 255)
+        said = f"{type(error).__name__}: {error} ({host_log.where(error)})"
+        if isinstance(error, INVALID):
+            text = f"a message {method} of {host} is refused: {said}"
+            self._log.write(logging.WARNING, host, method, text)
+        else:
+            text = f"a message {method} of {host} could not be handled: {said}"
+            self._log.write(logging.ERROR, host, method, text, error)
+
+    def _verify(
+        self,
+        identity: Identity,
+        context: RequestContext,
+        method: str,
+        arguments: dict[str, Any],
+    ) -> None:
         sent = context.received
         message = Message(self._topic, method, arguments, sent)
-        sender = self._identity.verify(message, sent.get(SIGNATURE))
+        sender = identity.verify(message, sent.get(SIGNATURE))
         if not self._may_send(sender, method, arguments):
             named = arguments.get("host")
             as_whom = f" in the name of {one_line(str(named), 255)}" if named else ""

@@ -14,8 +14,8 @@ class Announcer:
     """Announces leases that have left the queue; `gsaas.gpgpums.claims.Claims` calls it after each commit.
 
     *notify* wakes the request that waits for a lease in this process, and returns whether there is one. If there is
-    none, *api* notifies the other API workers. *engine* is notified of leases that are not ACTIVE yet: it drives them,
-    or forgets the token of their caller if they have failed.
+    none, *api* notifies the other API workers. *engine* is notified of leases that are not ACTIVE yet: it reconciles
+    them, or forgets the token of their caller if they have failed.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from typing import Any
 
 from gsaas import rpc
 from gsaas.context import RequestContext
-from gsaas.objects.binding import Binding, LocalBinding, binding_from_dict
+from gsaas.objects.binding import OTHER_IPS, Binding, LocalBinding, binding_from_dict
 from gsaas.objects.daemon import DesiredState
 from gsaas.objects.gpu_report import GpuReport
 
@@ -51,7 +51,8 @@ class EngineClient:
 
     1.0  lease_changed, lease_left_queue, endpoint_started, endpoint_report, monitor_report,
          monitor_interval_changed, daemons_started, daemons_report, grant_shown
-    1.1  the answer of endpoint_started has a serial
+    1.1  the answer of endpoint_started has a serial, and may have `other_ips`: those of bindings by port id, beside
+         them because endpoints of the release before refuse a binding that has more than they know
     """
 
     VERSION = "1.1"
@@ -72,7 +73,7 @@ class EngineClient:
     def lease_left_queue(self, lease_id: str) -> None:
         """Notify all engines that a lease has left the queue, with GPUs or without.
 
-        The engine that has the context of its caller drives the lease, or forgets that context. As with
+        The engine that has the context of its caller reconciles the lease, or forgets that context. As with
         `lease_changed`, the next audit makes up for a message that is lost.
         """
         context = RequestContext(overwrite=False)
@@ -89,7 +90,15 @@ class EngineClient:
         Raises `rpc.BusError` when no engine answers within *timeout* seconds.
         """
         answer = self._call("endpoint_started", timeout, host=host)
-        bindings = tuple(binding_from_dict(binding) for binding in answer["bindings"])
+        others = answer.get(OTHER_IPS, {})
+        bindings = tuple(
+            binding_from_dict(
+                {**binding, OTHER_IPS: others[binding["port_id"]]}
+                if binding["port_id"] in others
+                else binding
+            )
+            for binding in answer["bindings"]
+        )
         return DesiredBindings(int(answer["serial"]), bindings)
 
     def endpoint_report(self, host: str, report: Mapping[str, Any]) -> None:

@@ -13,15 +13,21 @@ The names are those that oslo.messaging gives to exchanges and queues. A server 
    place, to which topic permissions would not apply.
 3. It publishes to the engine, and answers through the default exchange, which reaches every queue. RabbitMQ has no
    permission between these two, so signatures say who sent a message (`gsaas.rpc.signatures`).
+4. RabbitMQ limits the connections and channels of an account, and the queues of a virtual host, not of an account. So
+   how many queues a host that is broken into can declare is limited for all hosts together.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gsaas import rpc
+
+USER_LIMITS = {"max-connections": 64, "max-channels": 256}
+"""Of one host's account: far more than its two agents use, each of which has a few connections with one channel."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,7 @@ class Permissions:
     topic_read: str
 
     def commands(self, virtual_host: str, account: str) -> list[list[str]]:
-        """Return the commands that give *account* these permissions in *virtual_host*, and no other there."""
+        """Return the commands that give *account* these permissions in *virtual_host*, none other there, and limits."""
         where = ["-p", virtual_host, account]
         return [
             ["rabbitmqctl", "set_permissions", *where, self.configure, self.write, self.read],
@@ -43,6 +49,7 @@ class Permissions:
                 *("rabbitmqctl", "set_topic_permissions", *where, rpc.EXCHANGE),
                 *(self.topic_write, self.topic_read),
             ],
+            ["rabbitmqctl", "set_user_limits", account, json.dumps(USER_LIMITS)],
         ]
 
 

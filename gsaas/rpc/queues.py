@@ -5,7 +5,7 @@ oslo.messaging has no function for this and no public access to its connections.
 private names (`Transport._driver`, `_get_connection` of the drivers that speak AMQP). To connect without them, it
 would have to repeat how oslo.messaging configures TLS, credentials and several brokers. setup.cfg names the newest
 release of oslo.messaging that this works with; tests/unit/rpc/test_queues.py fails if these names change, and
-tests/services/test_queues.py asks a real RabbitMQ.
+tests/services/processes/test_queues.py asks a real RabbitMQ.
 """
 
 from __future__ import annotations

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from gsaas import rpc
-from gsaas.objects.binding import Binding, LocalBinding
-from gsaas.rpc.hosts import AgentClient
+from gsaas.objects.binding import OTHER_IPS, Binding, LocalBinding
+from gsaas.rpc.hosts import AgentCallFailed, AgentClient
 
 
 class EndpointClient:
     """Calls to endpoints, by version:
 
     1.0  apply, remove
-    1.1  both have a *serial*, `gsaas.db.hosts.next_serial`
+    1.1  both have a *serial*, `gsaas.db.hosts.next_serial`; a binding may have `other_ips`
 
     Of two orders for a port, the one with the larger serial counts, in whatever order they arrive. Each returns the
     report on that port, `gsaas.objects.endpoint_report.EndpointReport.to_dict()`, or raises
@@ -32,9 +32,15 @@ class EndpointClient:
 
     def apply(self, host: str, binding: Binding | LocalBinding, serial: int) -> dict[str, Any]:
         """Install *binding* on *host*: at once if its tap exists, else when that appears."""
-        report: dict[str, Any] = self._agents.call(
-            host, "apply", binding=binding.to_dict(), serial=serial
-        )
+        sent = binding.to_dict()
+        try:
+            report: dict[str, Any] = self._agents.call(host, "apply", binding=sent, serial=serial)
+        except AgentCallFailed as error:
+            if OTHER_IPS not in sent or not isinstance(error.__cause__, TypeError):
+                raise
+            # An endpoint of the release before knows one address of each port, and refuses a binding with more.
+            del sent[OTHER_IPS]
+            report = self._agents.call(host, "apply", binding=sent, serial=serial)
         return report
 
     def remove(self, host: str, port_id: str, serial: int) -> dict[str, Any]:

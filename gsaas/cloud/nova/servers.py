@@ -96,9 +96,11 @@ def _first(server: Document, ports: Sequence[Document]) -> Document | None:
 
 def _port(port: Document) -> Port | None:
     """Return a port of Neutron's as the engine needs it; None if it has no IPv4 address."""
-    ip = next(filter(_is_ipv4, (fixed["ip_address"] for fixed in port["fixed_ips"])), None)
-    return (
-        None if ip is None else Port(port["id"], f"tap{port['id'][:11]}", port["mac_address"], ip)
+    ips = list(filter(_is_ipv4, (fixed["ip_address"] for fixed in port["fixed_ips"])))
+    if not ips:
+        return None
+    return Port(
+        port["id"], f"tap{port['id'][:11]}", port["mac_address"], ips[0], tuple(sorted(ips[1:]))
     )
 
 

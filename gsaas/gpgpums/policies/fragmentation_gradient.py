@@ -24,13 +24,11 @@ from collections.abc import Iterable
 from gsaas.gpgpums.candidates import Candidates
 from gsaas.gpgpums.indexed_gpus import Mix
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.objects.gpu import Capability, Gpu
+from gsaas.objects.gpu import Gpu, Traits
 from gsaas.objects.request import Request
 
-State = tuple[int, int, str, Capability]
-"""Free memory and size in MiB, model, compute capability (0, 0 if not known)."""
-
-UNKNOWN = (0, 0)
+State = tuple[int, int, Traits]
+"""Free memory and size in MiB, and traits."""
 
 
 class FragmentationGradient(Policy):
@@ -48,13 +46,13 @@ class FragmentationGradient(Policy):
 
 def state(gpu: Gpu) -> State:
     """Return what of *gpu* determines its fragmentation."""
-    return (gpu.free_mb, gpu.memory_mb, gpu.model, gpu.compute_capability or UNKNOWN)
+    return (gpu.free_mb, gpu.memory_mb, gpu.traits)
 
 
 def growth(before: State, request: Request, mix: Mix) -> float:
     """Return by how much the expected fragmentation of a GPU grows with one cGPU of *request*, in MiB."""
-    free, memory, model, capability = before
-    after = (free - (request.memory_mb or memory), memory, model, capability)
+    free, memory, traits = before
+    after = (free - (request.memory_mb or memory), memory, traits)
     # Sums of whole numbers, divided last, so that equal values compare as equal.
     return (_fragments(after, mix) - _fragments(before, mix)) / _weight(mix)
 
@@ -73,7 +71,7 @@ def _weight(mix: Mix) -> float:
 
 
 def _has_room(gpu: State, request: Request) -> bool:
-    free, memory, model, capability = gpu
-    if not request.wants_kind((model, None if capability == UNKNOWN else capability)):
+    free, memory, traits = gpu
+    if not request.wants_traits(traits):
         return False
     return free == memory if request.memory_mb is None else free >= request.memory_mb

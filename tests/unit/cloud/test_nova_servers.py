@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+from dataclasses import replace
 
 import pytest
 
@@ -63,6 +64,14 @@ def test_the_port_of_the_first_network_carries_the_binding_in_any_order_of_ports
 def test_a_port_is_returned_once_it_is_unambiguous(macs, ports, port):
     server = servers.describe(server_document(macs=macs), ports)
     assert (server.port, server.lacks_ipv4) == (port, False)
+
+
+def test_a_port_has_all_its_ipv4_addresses():
+    """In whatever order Neutron lists them: the first of them stays the first."""
+    ips = ["fd00::5", "10.0.0.5", "10.0.2.7", "10.0.1.9"]
+    several = {**FIRST, "fixed_ips": [{"ip_address": ip} for ip in ips]}
+    server = servers.describe(server_document(), [several])
+    assert server.port == replace(FIRST_PORT, other_ips=("10.0.1.9", "10.0.2.7"))
 
 
 def test_a_port_without_an_ipv4_address_cannot_carry_a_binding():

@@ -8,6 +8,8 @@ import datetime
 import pytest
 
 from gsaas.engine.idle import NONE, RELEASE, Decision, IdlePolicy, decide
+from gsaas.objects.lifecycle import Status
+from tests.support import rows
 
 NOON = datetime.datetime(2026, 11, 23, 12, 0, 0)
 HOUR = datetime.timedelta(hours=1)
@@ -15,7 +17,8 @@ POLICY = IdlePolicy(RELEASE, 2 * HOUR, HOUR, frozenset({"spared"}))
 
 
 def decided(idle_since, reclaim_at=None, policy=POLICY, project="p") -> Decision:
-    return decide(policy, project, idle_since, reclaim_at, NOON)
+    lease = rows.new_lease(project_id=project, status=Status.ACTIVE, reclaim_at=reclaim_at)
+    return decide(policy, lease, idle_since, NOON)
 
 
 def test_a_lease_is_warned_when_it_has_been_idle_for_long_enough():

@@ -35,7 +35,7 @@ def measure(world: World, lease_id: str, ago: datetime.timedelta, percent: float
 
 def launched(world: World) -> str:
     lease_id = world.launch()
-    world.drive(lease_id)
+    world.reconcile(lease_id)
     assert world.lease(lease_id).status == Status.ACTIVE
     return lease_id
 
@@ -65,7 +65,7 @@ def test_an_idle_lease_is_warned_once_and_then_released(world):
 
     let_the_notice_pass(world, lease_id)
     assert look.audit() == [lease_id]
-    world.drive(lease_id)
+    world.reconcile(lease_id)
     world.check_nothing_is_left(lease_id, Status.RELEASED)
 
 
@@ -147,7 +147,7 @@ def test_a_server_is_shelved_and_left_to_its_owner(world):
 
     assert look.audit() == look.audit() == []
     assert world.cloud.shelved == [server_id]
-    world.drive(lease_id)
+    world.reconcile(lease_id)
     lease = world.lease(lease_id)
     assert (lease.status, lease.claims, lease.server_id) == (Status.RELEASED, (), None)
     assert world.cloud.servers[lease_id].status is ServerStatus.SHELVED
@@ -188,7 +188,7 @@ def test_a_lease_that_is_used_while_others_are_shelved_keeps_its_gpus(world, mon
 
 def test_a_lease_without_a_server_is_released_instead(world):
     lease_id = world.alloc()
-    world.drive(lease_id)
+    world.reconcile(lease_id)
     idle(world, lease_id)
     look = configured(world, "shelve")
     look.audit()

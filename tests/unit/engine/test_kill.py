@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from gsaas.cloud.base import ServerStatus
 from gsaas.objects.lifecycle import Status
 
+pytestmark = pytest.mark.slow
+
 MAX_EFFECTS = 200
-"""More effects than any drive has."""
+"""More effects than any reconciliation has."""
 
 
 def kill_after_every_effect(make_world, prepare, check):
-    """Kill after effect 0, 1, 2, … of one drive, and let another engine go on; return how many there were."""
+    """Kill after effect 0, 1, 2, … of one reconciliation, and let another engine go on; return how many there were."""
     for effects in range(MAX_EFFECTS):
         world = make_world()
         lease_id = prepare(world)
         killed = world.drive_until_killed(lease_id, effects)
-        world.drive(lease_id)
+        world.reconcile(lease_id)
         check(world, lease_id)
         if not killed:
             return effects
@@ -34,7 +38,7 @@ def launched(world):
 
 def active(world):
     lease_id = world.launch()
-    world.drive(lease_id)
+    world.reconcile(lease_id)
     world.check_active(lease_id)
     return lease_id
 
@@ -93,7 +97,7 @@ def test_a_lease_released_at_any_moment_of_its_launch_leaves_nothing(make_world)
         lease_id = world.launch()
         killed = world.drive_until_killed(lease_id, effects)
         world.release(lease_id)
-        world.drive(lease_id)
+        world.reconcile(lease_id)
         world.check_nothing_is_left(lease_id, Status.RELEASED)
         if not killed:
             break
@@ -107,5 +111,5 @@ def test_an_engine_that_dies_at_every_single_effect_still_gets_there(make_world)
     while world.lease(lease_id).status != Status.ACTIVE:
         world.drive_until_killed(lease_id, 10)
         assert next(lives) < MAX_EFFECTS
-    world.drive(lease_id)
+    world.reconcile(lease_id)
     world.check_active(lease_id)

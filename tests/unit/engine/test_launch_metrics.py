@@ -57,12 +57,12 @@ def test_an_engine_that_brings_a_lease_to_active_notes_what_it_took(scrape, worl
     before = scrape()
     lease_id = world.launch()
     while world.lease(lease_id).status != "ACTIVE":
-        world.drive(lease_id)
+        world.reconcile(lease_id)
     took = world.lease(lease_id).timings
     after = scrape()
     grown = {phase: after["sum", phase] - before.get(("sum", phase), 0) for phase in took}
     assert grown == pytest.approx(took)
-    world.drive(lease_id)
+    world.reconcile(lease_id)
     assert scrape() == after
 
 
@@ -107,6 +107,7 @@ def free_port() -> int:
         return taken.getsockname()[1]
 
 
+@pytest.mark.slow
 def test_an_engine_serves_its_metrics_where_it_is_told_to(start_engine):
     port = free_port()
     start_engine(port)
@@ -114,6 +115,7 @@ def test_an_engine_serves_its_metrics_where_it_is_told_to(start_engine):
         assert "# TYPE gsaas_launch_phase_seconds histogram" in answer.read().decode()
 
 
+@pytest.mark.slow
 def test_an_engine_whose_address_is_taken_does_not_start_and_says_so(start_engine):
     port, stop = exposition.serve("127.0.0.1:0")
     try:

@@ -14,13 +14,13 @@ import pytest
 from gsaas import rpc
 from gsaas.cloud.base import Port, Server, ServerChange, ServerStatus
 from gsaas.db import leases
+from gsaas.db.stored_leases import StoredLeases
 from gsaas.engine.service import Engine
+from gsaas.gpgpums.changes import WaitPolicy
 from gsaas.gpgpums.plain_servers import PlainServers
-from gsaas.gpgpums.queue_manager import WaitPolicy
-from gsaas.gpgpums.stored_leases import StoredLeases
 from gsaas.limits.configured import NoLimits
 from gsaas.objects.lifecycle import Status
-from gsaas.remoting.base import load
+from gsaas.remoting.drivers import Drivers
 from tests.support.waiting import until
 from tests.unit.engine.world import HOST, World
 
@@ -34,7 +34,7 @@ def make_plain(world) -> Callable[..., PlainServers]:
             world.database,
             world.claims,
             world.cloud,
-            load("simulated", world.conf),
+            Drivers(world.conf),
             quotas=NoLimits(),
             stored=StoredLeases(world.database, -1),
             may_launch=lambda owner: allowed and "member" in owner.roles,
@@ -67,7 +67,7 @@ def failed(world: World, make_plain: Callable[..., PlainServers]) -> tuple[str, 
     server_id = boot(world, ServerStatus.BUILD)
     lease = make_plain().equip(server_id)
     become(world, server_id, status=ServerStatus.ERROR, fault="No valid host was found.")
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     assert world.lease(lease.id).status == Status.ERROR
     return server_id, lease.id
 
@@ -75,21 +75,21 @@ def failed(world: World, make_plain: Callable[..., PlainServers]) -> tuple[str, 
 def test_a_plain_server_is_wired_and_followed_like_one_of_ours(world, make_plain):
     server_id = boot(world)
     lease = make_plain().equip(server_id)
-    assert world.drive(lease.id) is None
+    assert world.reconcile(lease.id) is None
     found = world.lease(lease.id)
     assert (found.status, found.server_id, found.bound_host) == (Status.ACTIVE, server_id, HOST)
     assert world.events(lease.id) == ["claim", "boot", "activate"]
     become(world, server_id, status=ServerStatus.BUILD)
-    assert world.drive(lease.id) is None
+    assert world.reconcile(lease.id) is None
     assert world.lease(lease.id).status == Status.ACTIVE
 
 
 def test_its_cgpus_are_given_back_when_its_owner_deletes_it(world, make_plain):
     server_id = boot(world)
     lease = make_plain().equip(server_id)
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     del world.cloud.plain[server_id]
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     world.check_nothing_is_left(lease.id, Status.RELEASED)
     assert world.cloud.deleted == []
 
@@ -101,10 +101,10 @@ def test_a_lease_that_ends_leaves_the_server_to_its_owner(world, make_plain, mom
         become(world, server_id, status=ServerStatus.BUILD)
     lease = make_plain().equip(server_id)
     if moment is not Status.CLAIMED:
-        world.drive(lease.id)
+        world.reconcile(lease.id)
     assert world.lease(lease.id).status == moment
     world.release(lease.id)
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     world.check_nothing_is_left(lease.id, Status.RELEASED)
     assert world.cloud.deleted == []
     assert make_plain().equip(server_id).status == Status.RELEASED
@@ -113,9 +113,9 @@ def test_a_lease_that_ends_leaves_the_server_to_its_owner(world, make_plain, mom
 def test_a_server_that_fails_to_boot_gives_its_cgpus_back_and_stays(world, make_plain):
     server_id = boot(world, ServerStatus.BUILD)
     lease = make_plain().equip(server_id)
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     become(world, server_id, status=ServerStatus.ERROR, fault="No valid host was found.")
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     found = world.lease(lease.id)
     assert (found.status, found.server_id, found.claims) == (Status.ERROR, None, ())
     assert "No valid host" in found.fault_message
@@ -124,13 +124,13 @@ def test_a_server_that_fails_to_boot_gives_its_cgpus_back_and_stays(world, make_
 
 def test_a_lease_that_failed_ends_by_itself_when_its_server_is_deleted(world, make_plain):
     server_id, lease_id = failed(world, make_plain)
-    assert world.drive(lease_id) is None
+    assert world.reconcile(lease_id) is None
     assert world.lease(lease_id).status == Status.ERROR
     del world.cloud.plain[server_id]
     world.cloud.is_down = True
-    assert world.drive(lease_id) is not None  # it asks again
+    assert world.reconcile(lease_id) is not None  # it asks again
     world.cloud.is_down = False
-    world.drive(lease_id)
+    world.reconcile(lease_id)
     world.check_nothing_is_left(lease_id, Status.RELEASED)
     assert world.lease(lease_id).fault_message
 
@@ -139,16 +139,16 @@ def test_a_server_that_is_gone_before_its_first_step_holds_nothing(world, make_p
     server_id = boot(world)
     lease = make_plain().equip(server_id)
     del world.cloud.plain[server_id]
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     world.check_nothing_is_left(lease.id, Status.RELEASED)
 
 
 def test_a_shelved_server_gives_its_cgpus_back(world, make_plain):
     server_id = boot(world)
     lease = make_plain().equip(server_id)
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     become(world, server_id, status=ServerStatus.SHELVED, host=None)
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     world.check_nothing_is_left(lease.id, Status.RELEASED)
     assert world.cloud.deleted == []
 
@@ -156,12 +156,12 @@ def test_a_shelved_server_gives_its_cgpus_back(world, make_plain):
 def test_an_unshelved_server_gets_no_other_lease(world, make_plain):
     server_id = boot(world)
     lease = make_plain().equip(server_id)
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     become(world, server_id, status=ServerStatus.SHELVED, host=None)
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     become(world, server_id, status=ServerStatus.ACTIVE, host=HOST)
     assert make_plain().equip(server_id).id == lease.id
-    assert world.drive(lease.id) is None
+    assert world.reconcile(lease.id) is None
     world.check_nothing_is_left(lease.id, Status.RELEASED)
     assert server_id in world.cloud.plain
 
@@ -172,8 +172,8 @@ def full(world: World) -> list[str]:
 
 
 def end(world: World, lease_id: str) -> None:
-    world.claims.returns.terminate(lease_id, if_=lambda _lease: True)
-    world.drive(lease_id)
+    world.claims.terminate(lease_id, if_=lambda _lease: True)
+    world.reconcile(lease_id)
 
 
 def test_a_server_that_waits_is_wired_when_it_is_served(world, make_plain):
@@ -181,10 +181,10 @@ def test_a_server_that_waits_is_wired_when_it_is_served(world, make_plain):
     server_id = boot(world)
     lease = make_plain(WaitPolicy()).equip(server_id)
     assert lease.status == Status.QUEUED
-    assert world.drive(lease.id) is None
+    assert world.reconcile(lease.id) is None
     assert world.lease(lease.id).status == Status.QUEUED
     end(world, others[0])
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     assert world.lease(lease.id).status == Status.ACTIVE
 
 
@@ -199,7 +199,7 @@ def test_a_server_that_waits_and_is_gone_leaves_the_queue(world, make_plain, cha
         del world.cloud.plain[server_id]
     else:
         become(world, server_id, **changes)
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     found = world.lease(lease.id)
     assert found.status == Status.RELEASED
     assert found.fault_message
@@ -210,7 +210,7 @@ def test_while_the_cloud_is_silent_a_server_keeps_its_place_in_the_queue(world, 
     full(world)
     lease = make_plain(WaitPolicy()).equip(boot(world))
     world.cloud.is_down = True
-    world.drive(lease.id)
+    world.reconcile(lease.id)
     assert world.lease(lease.id).status == Status.QUEUED
 
 
@@ -221,6 +221,7 @@ def test_without_known_roles_no_more_than_those_of_a_member_are_assumed(world, m
     assert make_plain().equip(server_id).status == Status.CLAIMED
 
 
+@pytest.mark.slow
 def test_an_engine_that_is_killed_at_any_point_leaves_a_lease_that_another_one_completes(
     make_world,
 ):
@@ -231,7 +232,7 @@ def test_an_engine_that_is_killed_at_any_point_leaves_a_lease_that_another_one_c
             world.database,
             world.claims,
             world.cloud,
-            load("simulated", world.conf),
+            Drivers(world.conf),
             quotas=NoLimits(),
             stored=StoredLeases(world.database, -1),
             may_launch=lambda _owner: True,
@@ -240,7 +241,7 @@ def test_an_engine_that_is_killed_at_any_point_leaves_a_lease_that_another_one_c
         )
         lease = plain.equip(server_id)
         killed = world.drive_until_killed(lease.id, effects)
-        world.drive(lease.id)
+        world.reconcile(lease.id)
         assert world.lease(lease.id).status == Status.ACTIVE
         if not killed:
             return
@@ -255,7 +256,7 @@ def engine(world: World, plain: PlainServers | None) -> Iterator[Engine]:
         world.conf,
         database=world.database,
         bus=bus,
-        driver=world.engine(),
+        reconciler=world.engine(),
         claims=world.claims,
         plain_servers=plain,
     )

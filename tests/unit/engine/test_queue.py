@@ -7,8 +7,8 @@ import uuid
 
 from gsaas.context import RequestContext
 from gsaas.db import leases
+from gsaas.gpgpums.changes import WaitPolicy
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.queue_manager import WaitPolicy
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request
@@ -52,7 +52,7 @@ def test_a_lease_in_the_queue_is_left_alone_and_its_caller_is_remembered(world):
     engine = world.engine()
     engine.callers.keep(waiting, CALLER)
 
-    assert engine.drive(waiting) is None
+    assert engine.reconcile(waiting) is None
 
     assert world.lease(waiting).status == Status.QUEUED
     assert engine.callers.get(waiting, "u", "p") is not None
@@ -65,7 +65,7 @@ def test_the_caller_of_a_lease_that_gave_up_waiting_is_forgotten(world):
     engine.callers.keep(waiting, CALLER)
     world.claims.queue.leave(waiting)
 
-    engine.drive(waiting)
+    engine.reconcile(waiting)
 
     assert engine.callers.get(waiting, "u", "p") is None
     assert world.cloud.servers == {}
@@ -74,11 +74,11 @@ def test_the_caller_of_a_lease_that_gave_up_waiting_is_forgotten(world):
 def test_a_lease_that_leaves_the_queue_is_booted_like_any_other(world):
     holder = claim(world)
     waiting = join_queue(world)
-    world.drive(waiting)
+    world.reconcile(waiting)
 
     world.release(holder)
-    world.drive(holder)
-    world.drive(waiting)
+    world.reconcile(holder)
+    world.reconcile(waiting)
 
     assert world.lease(waiting).status == Status.ACTIVE
     assert world.events(waiting) == ["queue", "claim", "boot", "activate"]
@@ -87,13 +87,13 @@ def test_a_lease_that_leaves_the_queue_is_booted_like_any_other(world):
 def test_time_in_the_queue_does_not_count_as_time_to_boot(world):
     holder = claim(world)
     waiting = join_queue(world)
-    world.claims.returns.release(holder)
+    world.claims.release(holder)
     with world.database.write() as session:
         lease = leases.get(session.connection(), waiting)
         long_ago = lease.created_at.replace(year=2020)
         leases.update(session.connection(), waiting, created_at=long_ago, queued_at=long_ago)
 
-    world.drive(waiting)
+    world.reconcile(waiting)
 
     assert world.lease(waiting).status == Status.ACTIVE
 
@@ -107,7 +107,7 @@ def test_after_a_kill_at_any_moment_of_a_release_another_process_serves_the_queu
         holder, waiting = claim(world), join_queue(world)
         world.fuse.left = effects
         try:
-            world.claims.returns.release(holder)
+            world.claims.release(holder)
         except Killed:
             died = True
         else:
@@ -115,7 +115,7 @@ def test_after_a_kill_at_any_moment_of_a_release_another_process_serves_the_queu
         world.fuse.left = None
 
         other = new_claims(world)
-        other.returns.release(holder)
+        other.release(holder)
         other.run_audit()
 
         assert world.lease(waiting).status == Status.CLAIMED

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine that starts drives the leases whose servers changed while no engine ran, and no others."""
+"""An engine that starts reconciles the leases whose servers changed while no engine ran, and no others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oslo_db import exception as db_exception
 
 from gsaas import rpc
 from gsaas.cloud.base import ServerStatus
-from gsaas.engine.driver import LeaseDriver
+from gsaas.engine.reconciler import LeaseReconciler
 from gsaas.engine.service import Engine
 from gsaas.objects.lifecycle import Status
 from tests.support.waiting import until
@@ -19,15 +19,15 @@ from tests.unit.engine.world import HOST
 
 
 @contextmanager
-def running(world, driver: LeaseDriver) -> Iterator[Engine]:
-    """An engine that drives one lease after the other."""
+def running(world, reconciler: LeaseReconciler) -> Iterator[Engine]:
+    """An engine that reconciles one lease after the other."""
     world.conf.set_override("workers", 1, "engine")
     bus = rpc.connect(world.conf, rpc.IN_PROCESS)
     engine = Engine(
         world.conf,
         database=world.database,
         bus=bus,
-        driver=driver,
+        reconciler=reconciler,
         claims=world.claims,
     )
     engine.start()
@@ -41,7 +41,7 @@ def running(world, driver: LeaseDriver) -> Iterator[Engine]:
 def test_only_leases_whose_servers_are_not_where_they_were_are_looked_at(world):
     stayed, moved, gone = (world.launch() for _ in range(3))
     for lease_id in (stayed, moved, gone):
-        world.drive(lease_id)
+        world.reconcile(lease_id)
     servers = world.cloud.servers
     servers[moved] = replace(servers[moved], host="compute2")
     del servers[gone]
@@ -70,30 +70,30 @@ def test_a_message_that_comes_in_the_moment_in_which_a_worker_begins_is_not_lost
             try:
                 super().remove(lease_id)
             finally:
-                if not drives:
+                if not turns:
                     self.add(lease_id)
 
-    drives = []
-    driver = world.engine()
-    driver.drive = lambda _lease_id, *, told: drives.append(told)
-    with running(world, driver) as engine:
+    turns = []
+    reconciler = world.engine()
+    reconciler.reconcile = lambda _lease_id, *, told: turns.append(told)
+    with running(world, reconciler) as engine:
         engine._told = ToldMeanwhile()
         engine._queue.add("a lease")
-        until(lambda: len(drives) == 1)
+        until(lambda: len(turns) == 1)
         engine._queue.add("a lease")
-        until(lambda: len(drives) == 2)
-    assert drives == [False, True]
+        until(lambda: len(turns) == 2)
+    assert turns == [False, True]
 
 
 def test_an_engine_that_stops_leaves_what_it_watches_to_the_others(world):
     world.cloud.initial_status = ServerStatus.BUILD
     own, of_another = world.launch(), world.launch()
-    world.engine("another").drive(of_another)
-    driver = world.engine("one")
-    driver.drive(own)
+    world.engine("another").reconcile(of_another)
+    reconciler = world.engine("one")
+    reconciler.reconcile(own)
     assert world.lease(own).driven_by == "watched by one"
     before = world.lease(own).updated_at
-    with running(world, driver):
+    with running(world, reconciler):
         pass
     assert (world.lease(own).driven_by, world.lease(own).driven_until) == (None, None)
     assert world.lease(own).updated_at == before

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leases without a server, driven: bound where their consumer is, given back only after that is undone."""
+"""Leases without a server, reconciled: bound where their consumer is, given back only after that is undone."""
 
 from __future__ import annotations
 
@@ -41,11 +41,12 @@ def world(make_world):
     return make_world()
 
 
+@pytest.mark.slow
 def test_the_consumers_endpoint_is_told_before_the_lease_is_active(world):
     lease_id = world.alloc()
     assert world.lease(lease_id).status == Status.CLAIMED
 
-    world.drive(lease_id)
+    world.reconcile(lease_id)
 
     lease = world.lease(lease_id)
     (claim,) = lease.claims
@@ -62,7 +63,7 @@ def test_an_endpoint_that_does_not_answer_keeps_it_from_being_active(world):
     lease_id = world.alloc()
     world.endpoint.answers = False
 
-    assert world.drive(lease_id) is not None
+    assert world.reconcile(lease_id) is not None
 
     assert world.lease(lease_id).status == Status.CLAIMED
 
@@ -72,32 +73,32 @@ def test_one_that_never_answers_makes_it_fail_and_holds_the_claims_until_it_does
     world.endpoint.answers = False
     world.age(lease_id, world.conf.engine.boot_timeout + 1)
 
-    world.drive(lease_id)
+    world.reconcile(lease_id)
 
     lease = world.lease(lease_id)
     assert (lease.status, lease.fault_step) == (Status.ERROR, "bind")
     assert world.used_mb() == 4096
     world.endpoint.answers = True
-    world.drive(lease_id)
+    world.reconcile(lease_id)
     world.check_nothing_is_left(lease_id, Status.ERROR)
 
 
 def test_a_binding_that_the_endpoint_lost_is_made_again(world):
     lease_id = world.alloc()
-    world.drive(lease_id)
+    world.reconcile(lease_id)
     world.endpoint.bindings_by_host.clear()
 
-    world.drive(lease_id)
+    world.reconcile(lease_id)
 
     assert list(world.endpoint.bindings_by_host[HOST]) == [lease_id]
 
 
 def test_released_it_leaves_nothing(world):
     lease_id = world.alloc()
-    world.drive(lease_id)
+    world.reconcile(lease_id)
     world.release(lease_id)
 
-    world.drive(lease_id)
+    world.reconcile(lease_id)
 
     world.check_nothing_is_left(lease_id, Status.RELEASED)
 
@@ -106,7 +107,7 @@ def test_without_an_endpoint_there_is_nothing_to_drive(world):
     lease_id = world.alloc("laptop")
     assert world.lease(lease_id).status == Status.ACTIVE
 
-    assert world.drive(lease_id) is None
+    assert world.reconcile(lease_id) is None
 
     assert world.endpoint.calls == []
 
@@ -114,23 +115,24 @@ def test_without_an_endpoint_there_is_nothing_to_drive(world):
 def test_terminated_by_its_owner_it_is_over_in_one_transaction(world):
     lease_id = world.alloc("laptop")
 
-    assert world.claims.returns.terminate(lease_id).status == Status.RELEASED
+    assert world.claims.terminate(lease_id).status == Status.RELEASED
 
     world.check_nothing_is_left(lease_id, Status.RELEASED)
     assert world.events(lease_id) == ["claim", "activate", "release", "finish"]
 
 
+@pytest.mark.slow
 def test_an_engine_killed_anywhere_leaves_what_the_next_one_finishes(make_world):
     effects, survived = 0, False
     while not survived:
         world = make_world()
         lease_id = world.alloc()
         survived = not world.drive_until_killed(lease_id, effects)
-        world.drive(lease_id)
+        world.reconcile(lease_id)
         assert world.lease(lease_id).status == Status.ACTIVE
         world.release(lease_id)
         survived = survived and not world.drive_until_killed(lease_id, effects)
-        world.drive(lease_id)
+        world.reconcile(lease_id)
         world.check_nothing_is_left(lease_id, Status.RELEASED)
         effects += 1
     assert effects > 3

@@ -49,6 +49,9 @@ RECORDED = {
     "port_ip": PORT.ip,
 }
 BOUND = {**RECORDED, "bound_host": "here"}
+TWO_ADDRESSES = {**BOUND, "port_other_ips": ["10.0.1.9"]}
+SECOND_ADDRESS = replace(ACTIVE, port=replace(PORT, other_ips=("10.0.1.9",)))
+SWAPPED = replace(ACTIVE, port=replace(PORT, ip="10.0.1.9", other_ips=(PORT.ip,)))
 NO_BINDINGS: dict[str, bool] = {}
 WAITS_FOR_THE_TAP = {PORT.id: False}
 INSTALLED = {PORT.id: True}
@@ -146,6 +149,10 @@ def test_a_booting_lease_is_wired_while_its_server_boots(columns, server, endpoi
         (BOUND, MOVED, NO_BINDINGS, steps.RemoveBinding("here")),
         (BOUND, REPLUGGED, INSTALLED, steps.RemoveBinding("here")),
         (RECORDED, REPLUGGED, NO_BINDINGS, steps.RecordServer(REPLUGGED)),
+        (BOUND, SECOND_ADDRESS, INSTALLED, steps.ChangeBinding("here", SECOND_ADDRESS)),
+        (TWO_ADDRESSES, SECOND_ADDRESS, INSTALLED, steps.Idle()),
+        (TWO_ADDRESSES, SWAPPED, INSTALLED, steps.Idle()),  # the cloud lists them in another order
+        (TWO_ADDRESSES, ACTIVE, INSTALLED, steps.ChangeBinding("here", ACTIVE)),
         (BOUND, None, NO_ENDPOINT, steps.Release("its server was deleted")),
         (BOUND, FAILED, INSTALLED, steps.Idle()),  # a resize that failed: its owner's business
         (BOUND, SHELVED, NO_ENDPOINT, steps.ReleaseShelved()),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small cloud in memory that can be killed after any effect, and the engine's driver in front of it.
+"""A small cloud in memory that can be killed after any effect, and the engine's reconciler in front of it.
 
 The cloud and the endpoints do what the real ones do, in as many separate effects; the database and the claims are
 the real ones. A `Fuse` counts effects and, at a given number, kills the engine as `kill -9` would: nothing after that
@@ -24,8 +24,8 @@ from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
 from gsaas.db import endpoints, gpus, leases, migration, models
 from gsaas.db.database import Database
 from gsaas.engine.agents import Agents
-from gsaas.engine.driver import LeaseDriver
 from gsaas.engine.gpu_hosts import GpuHosts
+from gsaas.engine.reconciler import LeaseReconciler
 from gsaas.objects.binding import Binding, binding_of
 from gsaas.objects.daemon import (
     Admission,
@@ -321,13 +321,14 @@ def create_database(path: Path) -> None:
 
 
 class World:
-    """One GPU host, one compute host, and leases driven by as many engines as it takes."""
+    """One GPU host, one compute host, and leases reconciled by as many engines as it takes."""
 
     def __init__(self, database: Path, ports: PortRange | None = None) -> None:
         """*database* is a copy of what `create_database` made; with *ports*, cGPUs have daemons of their own."""
         self.fuse = Fuse()
         self.fuse.on_effect = self.check_safety
         self.conf = gsaas.conf.load(files=[])
+        self.conf.set_override("driver", "simulated", "remoting")
         self.database = sqlite.opened(f"sqlite:///{database}", FusedDatabase)
         self.database.fuse = self.fuse
         self.claims = open_claims(
@@ -348,6 +349,16 @@ class World:
 
     def launch(self, **server_request: Any) -> str:
         return self._claim(Request(1, "shared", 4096), server_request=server_request)
+
+    def launch_with_ports(self, number: int) -> str:
+        """Launch a lease whose daemon has so many ports."""
+        request = Request(1, "shared", 4096, ports_per_daemon=number)
+        return self._claim(request, requirements=request.stored_requirements())
+
+    def launch_with_one_daemon(self) -> str:
+        """Launch a lease with two cGPUs that one daemon serves."""
+        request = Request(2, "shared", 2048, one_daemon=True)
+        return self._claim(request, requirements=request.stored_requirements())
 
     def alloc(self, consumer_host: str | None = HOST, uid: int | None = 1000) -> str:
         """A lease without a server, for a consumer on that host."""
@@ -372,13 +383,13 @@ class World:
         with self.database.write() as session:
             leases.transition(session.connection(), lease_id, Event.RELEASE)
 
-    def drive(self, lease_id: str) -> float | None:
+    def reconcile(self, lease_id: str) -> float | None:
         """Let a new engine execute all the steps that can be executed now."""
-        return self.engine().drive(lease_id)
+        return self.engine().reconcile(lease_id)
 
-    def engine(self, name: str | None = None) -> LeaseDriver:
+    def engine(self, name: str | None = None) -> LeaseReconciler:
         """A new engine: this process, or another one by that name."""
-        return LeaseDriver(
+        return LeaseReconciler(
             self.conf,
             database=self.database,
             claims=self.claims,
@@ -393,7 +404,7 @@ class World:
         """Kill the engine after this number of effects; return False if it had finished before."""
         self.fuse.left = effects
         try:
-            self.drive(lease_id)
+            self.reconcile(lease_id)
         except Killed:
             return True
         finally:

@@ -143,7 +143,7 @@ def choose(
     if request.host is not None:
         gpus = [gpu for gpu in gpus if gpu.host == request.host]
         request = request.with_(host=None, hosts=ANY)
-    if request.locality == LOCAL or request.hosts == ONE:
+    if request.locality == LOCAL or request.hosts == ONE or request.one_daemon:
         scene = make_scene(request, gpus, mix)
         here = [
             state
@@ -180,6 +180,8 @@ def possible(request: Request, gpus: Iterable[Gpu], compute_hosts: frozenset[str
         if not is_in_place(request, hosts, compute_hosts):
             continue
         if request.hosts == ONE and len(hosts) != 1:
+            continue
+        if request.one_daemon and (len(hosts), len(set(chosen))) != (1, request.count):
             continue
         if request.hosts == SPREAD and len(hosts) != request.count:
             continue
@@ -221,7 +223,7 @@ def place(
         size = request.memory_mb or best.gpu.memory_mb
         best.taken += size
         best.usable = 0 if request.mode == EXCLUSIVE else best.usable - size
-        if best.usable < size:
+        if best.usable < size or request.one_daemon:
             best.usable = 0
         best.leases += best.gpu.uuid not in chosen
         best.given = 10**30 + position
@@ -232,6 +234,8 @@ def place(
 
 
 def is_of_kind(gpu: Gpu, request: Request) -> bool:
+    if gpu.uuid.startswith("CPU-") != (request.kind == "cpu"):
+        return False
     if request.gpu_model is not None and request.gpu_model.lower() not in gpu.model.lower():
         return False
     least = request.compute_capability

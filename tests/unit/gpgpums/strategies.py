@@ -10,6 +10,7 @@ from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 
 HOSTS = ("a", "b", "c")
 SIZES = (1, 2, 3, 4)
+KINDS = ("cuda", "cuda", "cpu")
 MODELS = ("NVIDIA A100", "Tesla V100")
 
 compute_hosts = st.frozensets(st.sampled_from([*HOSTS, "d"]))
@@ -24,7 +25,7 @@ def gpus(draw: st.DrawFn, place: tuple[str, int]) -> Gpu:
     used_mb = memory_mb if exclusive else draw(st.integers(0, memory_mb))
     withheld = draw(st.sampled_from([None, None, None, *WithheldReason]))
     return Gpu(
-        f"GPU-{host}{device_index}",
+        f"{draw(st.sampled_from(['GPU', 'GPU', 'CPU']))}-{host}{device_index}",
         host,
         device_index,
         memory_mb,
@@ -71,6 +72,8 @@ def requests(draw: st.DrawFn) -> Request:
         compute_capability=draw(st.sampled_from([None, (7, 0), (8, 0)])),
         hosts=hosts,
         host=host,
+        kind=draw(st.sampled_from(KINDS)),
+        one_daemon=hosts != SPREAD and draw(st.booleans()),
     )
 
 
@@ -78,6 +81,9 @@ def requests(draw: st.DrawFn) -> Request:
 def mixes(draw: st.DrawFn) -> list[tuple[Request, float]]:
     kinds = draw(st.lists(requests(), max_size=3))
     return [
-        (kind.with_(count=1, locality=ANY, hosts=ANY, host=None), draw(st.sampled_from([1.0, 3.0])))
+        (
+            kind.with_(count=1, locality=ANY, hosts=ANY, host=None, one_daemon=False),
+            draw(st.sampled_from([1.0, 3.0])),
+        )
         for kind in kinds
     ]

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -26,7 +27,7 @@ from hypothesis.stateful import (
 from sqlalchemy import select
 
 from gsaas import exceptions
-from gsaas.db import endpoints, gpus, hosts, models
+from gsaas.db import endpoints, gpus, hosts, models, pool_versions
 from gsaas.db.database import Database
 from gsaas.gpgpums import policies
 from gsaas.objects.gpu import Gpu, WithheldReason
@@ -37,6 +38,8 @@ from gsaas.objects.request import Request
 from tests.support import sqlite
 from tests.support.scheduling import mix_of, open_claims
 from tests.unit.gpgpums import reference, strategies
+
+pytestmark = pytest.mark.slow
 
 HEARTBEAT_TIMEOUT = 35
 ONE_OF_A_KIND = {"count": 1, "locality": "any", "hosts": "any", "host": None, "consumer_host": None}
@@ -73,7 +76,7 @@ class Books(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for lease_id in list(self.held):
-            self.workers[0].returns.release(lease_id)
+            self.workers[0].release(lease_id)
         with self.database.read() as session:
             assert session.scalars(select(models.GpuRow.used_mb)).all() == [0] * len(self.cloud())
         self.close()
@@ -130,11 +133,11 @@ class Books(RuleBasedStateMachine):
 
     @rule(worker=WORKERS, lease_id=consumes(leases))
     def a_lease_is_released(self, worker, lease_id):
-        self.workers[worker].returns.release(lease_id)
+        self.workers[worker].release(lease_id)
         self.held.pop(lease_id, None)
 
         before = self.rows()
-        self.workers[1 - worker].returns.release(lease_id)
+        self.workers[1 - worker].release(lease_id)
         assert self.rows() == before
 
     # What the cloud does
@@ -186,6 +189,7 @@ class Books(RuleBasedStateMachine):
             endpoint = session.get(models.EndpointRow, host)
             if endpoint is not None:
                 session.delete(endpoint)
+                pool_versions.renew(session, "endpoints")
 
     # What must hold at every moment
 
@@ -217,7 +221,10 @@ class Books(RuleBasedStateMachine):
     # The database as it is, read in the plainest way
 
     def rows(self) -> list[tuple]:
-        with self.database.read() as session:
+        return self.rows_of(self.database)
+
+    def rows_of(self, database: Database) -> list[tuple]:
+        with database.read() as session:
             tables = models.Base.metadata.sorted_tables
             return [tuple(row) for table in tables for row in session.execute(select(table))]
 
@@ -261,5 +268,5 @@ def _is_off(gpu: models.GpuRow) -> bool:
     return gpu.host.disabled or gpu.host.monitor_seen_at < oldest
 
 
-Books.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+Books.TestCase.settings = settings(stateful_step_count=25)
 TestBooks = Books.TestCase

@@ -18,7 +18,8 @@ from gsaas import exceptions
 from gsaas.conf import load
 from gsaas.db import gpus, models, queue
 from gsaas.db.database import Database
-from gsaas.gpgpums.queue_manager import WaitPolicy
+from gsaas.gpgpums.changes import WaitPolicy
+from gsaas.gpgpums.rules import MaskedAddresses
 from gsaas.limits.configured import ConfiguredLimits
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
@@ -97,7 +98,7 @@ def test_a_release_serves_who_came_first(claims):
     claims.take("active-2")
     assert [claims.enqueue("first"), claims.enqueue("second")] == ["QUEUED", "QUEUED"]
 
-    claims.returns.release("active-1")
+    claims.release("active-1")
 
     assert (claims.left, claims.places()) == (["first"], ["second"])
     assert claims.status("first") == "CLAIMED"
@@ -109,7 +110,7 @@ def test_one_release_serves_as_many_as_it_has_room_for(claims):
     for name in ("first", "second", "third"):
         claims.enqueue(name)
 
-    claims.returns.release("active")
+    claims.release("active")
 
     assert (claims.left, claims.places()) == (["first", "second"], ["third"])
 
@@ -150,9 +151,9 @@ def test_the_head_is_never_starved_by_small_requests(claims):
     for number in range(5):
         claims.enqueue(f"small-{number}")
 
-    claims.returns.release("active-1")
+    claims.release("active-1")
     assert claims.left == []
-    claims.returns.release("active-2")
+    claims.release("active-2")
 
     assert claims.left == ["wants both"]
 
@@ -165,7 +166,7 @@ def test_with_backfill_a_lease_is_served_first_whose_gpus_no_lease_before_it_cou
     claims.enqueue("wants little", Request(1, "shared", 1000))
     claims.enqueue("wants a whole one")
 
-    claims.returns.release("lease of small")
+    claims.release("lease of small")
 
     assert claims.left == ["wants little"]
 
@@ -179,10 +180,10 @@ def test_a_head_whose_project_has_used_up_its_quota_is_passed_and_keeps_its_plac
     claims.enqueue("blue-2")
     claims.enqueue("green-1", project_id="green")
 
-    claims.returns.release("red-1")
+    claims.release("red-1")
     assert (claims.left, claims.places()) == (["green-1"], ["blue-2"])
 
-    claims.returns.release("blue-1")
+    claims.release("blue-1")
     assert claims.places() == []
 
 
@@ -229,7 +230,7 @@ def test_who_has_waited_for_as_long_as_he_wanted_is_not_served(claims):
     claims.enqueue("too late", policy=WaitPolicy(until=over))
     claims.enqueue("in time")
 
-    claims.returns.release("active-1")
+    claims.release("active-1")
 
     assert claims.left == ["in time"]
     assert claims.status("too late") == "QUEUED"  # until the next audit
@@ -247,7 +248,7 @@ def test_who_asked_in_vain_before_he_queued_up_holds_nothing_while_he_waits(clou
     with cloud.read() as session:
         stored = session.get(models.LeaseRow, "late")
         assert (stored.status, stored.claims, stored.claimed_at) == ("QUEUED", [], None)
-    claims.returns.release("active")
+    claims.release("active")
     assert claims.left == ["late"]
 
 
@@ -257,7 +258,7 @@ def test_a_lease_without_free_ports_for_its_daemons_does_not_block_the_queue(clo
     claims.enqueue("too many", Request(3, "shared", 100))
     claims.enqueue("next", Request(1, "shared", 100))
 
-    claims.returns.release("active")
+    claims.release("active")
 
     assert claims.left[0] == "too many"
     with cloud.read() as session:
@@ -266,6 +267,22 @@ def test_a_lease_without_free_ports_for_its_daemons_does_not_block_the_queue(clo
     assert lease.fault_message.startswith("it was next in the queue, but ")
     assert "20000-20001" in lease.fault_message
     assert claims.left[1:] == ["next"]
+
+
+def test_a_lease_for_whose_vm_there_are_too_few_masked_addresses_now_does_not_block_the_queue(
+    cloud,
+):
+    """An operator has made their network smaller while it waited."""
+    before = Cloud(cloud)
+    before.take("active", Request(2))
+    before.enqueue("too many", Request(3, "shared", 100))
+    before.enqueue("next", Request(1, "shared", 100))
+
+    claims = Cloud(cloud, masked=MaskedAddresses("169.254.71.0/30", 8308))
+    claims.release("active")
+
+    assert claims.left == ["too many", "next"]
+    assert (claims.status("too many"), claims.status("next")) == ("RELEASED", "CLAIMED")
 
 
 def test_leaving_the_queue_is_tried_again_after_a_lost_deadlock(cloud, claims):

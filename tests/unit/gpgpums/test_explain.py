@@ -81,6 +81,16 @@ BUSY = {
     ),
 }
 
+ONE_DAEMON = "one daemon serves all cGPUs of a lease here, so they are on one host, each on a GPU of its own: "
+ALLOWED = "with several daemons, which your operator may allow ([remoting]several_daemons)"
+BUSY |= {
+    "1 of 3 GPUs lacks 2048 MiB free, 2 would fit, but no host has room for more than 1; the largest request that "
+    f"would fit now is 1 cGPU of 2048 MiB; {ONE_DAEMON}2 cGPUs of 2048 MiB would fit now {ALLOWED}": (
+        [gpu("a", 0), busy("a", 1, 1024), gpu("b", 0)],
+        Request(2, "shared", 2048, one_daemon=True),
+    ),
+}
+
 IMPOSSIBLE = {
     "no GPU host has reported any GPU yet": ([], Request(1)),
     "20000 MiB is more than the largest GPU of this cloud has: 16384 MiB": (
@@ -106,7 +116,25 @@ IMPOSSIBLE = {
     ),
 }
 
+IMPOSSIBLE |= {
+    "2 cGPUs of 2048 MiB on one host cannot be had: no host can hold more than 1; the largest request that would fit "
+    f"now is 1 cGPU of 2048 MiB; {ONE_DAEMON}2 cGPUs of 2048 MiB would fit now {ALLOWED}": (
+        [gpu("a", 0), gpu("b", 0)],
+        Request(2, "shared", 2048, one_daemon=True),
+    ),
+    f"3 whole GPUs on one host cannot be had: no host can hold more than 2; {ONE_DAEMON}3 whole GPUs could be had "
+    f"{ALLOWED}": (
+        [gpu(host, index, used_mb=1) for host in "ab" for index in range(2)],
+        Request(3, one_daemon=True),
+    ),
+    "5 whole GPUs on one host cannot be had: no host can hold more than 1": (
+        [gpu("a", 0), Gpu("MIG-0", "b", 0, 1), Gpu("MIG-1", "b", 1, 1)],
+        Request(5, one_daemon=True),
+    ),
+}
+
 COMPUTE_HOSTS = ["a", "b"]
+OF_BOTH_KINDS = [gpu("a", 0, used_mb=1), gpu("CPU-", 0), gpu("CPU-", 1)]
 
 
 @pytest.mark.parametrize(("sentence", "case"), BUSY.items())
@@ -127,6 +155,29 @@ def test_what_the_cloud_does_not_own_is_impossible(sentence, case):
     assert (refusal.reason, refusal.impossible) == (sentence, True)
 
 
+def test_devices_of_another_kind_are_named_and_never_suggested():
+    refusal = Pool(OF_BOTH_KINDS).propose(Request(1), FIRST_FIT)
+    assert refusal.reason == (
+        "1 of 3 GPUs is in use, 2 are of another kind; nothing smaller would fit now either"
+    )
+    assert (refusal.impossible, refusal.nearest) == (False, None)
+    refusal = Pool(OF_BOTH_KINDS).propose(Request(3, kind="cpu"), FIRST_FIT)
+    assert refusal.reason == ("3 whole GPUs cannot be had: the 2 GPUs of kind cpu can hold 2")
+    assert refusal.nearest == Request(2, kind="cpu")
+
+
+@pytest.mark.parametrize(
+    ("kind", "gpus", "reason"),
+    [
+        ("cpu", [gpu("a", 0)], "no GPU of this cloud is of kind cpu; they are of kind cuda"),
+        ("cuda", [gpu("CPU-", 0)], "no GPU of this cloud is of kind cuda; they are of kind cpu"),
+    ],
+)
+def test_a_kind_that_the_cloud_does_not_have_is_impossible(kind, gpus, reason):
+    refusal = Pool(gpus).propose(Request(1, kind=kind, gpu_model="A100"), FIRST_FIT)
+    assert (refusal.reason, refusal.impossible) == (reason, True)
+
+
 def test_remote_without_any_compute_host_is_impossible():
     refusal = Pool([gpu("a", 0)]).propose(Request(1, locality="remote"), FIRST_FIT)
 
@@ -142,7 +193,13 @@ def test_a_refusal_has_a_plain_form_with_every_filter_and_the_nearest_request():
         "impossible": False,
         "reason": refusal.reason,
         "filters": [{"filter": "memory", "gpus": 3}, {"filter": "exclusive", "gpus": 4}],
-        "nearest": {"count": 2, "mode": "shared", "memory_mb": 4096, "locality": "any"},
+        "nearest": {
+            "count": 2,
+            "mode": "shared",
+            "memory_mb": 4096,
+            "locality": "any",
+            "kind": "cuda",
+        },
         "relaxed": None,
     }
 

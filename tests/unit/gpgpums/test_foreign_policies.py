@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(
-    not (find_spec("pip") and find_spec("setuptools")), reason="needs pip and setuptools"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (find_spec("pip") and find_spec("setuptools")), reason="needs pip and setuptools"
+    ),
+]
 
 GUIDE = Path(__file__).parents[3] / "doc" / "policies.md"
 BROKEN = """

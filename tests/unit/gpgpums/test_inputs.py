@@ -11,7 +11,7 @@ from oslo_utils import timeutils
 from gsaas.db import models
 from gsaas.gpgpums.mirror import READINGS_TTL
 from gsaas.gpgpums.policies.fragmentation_gradient import fragmentation, growth
-from gsaas.gpgpums.recent_requests import RecentRequests
+from gsaas.gpgpums.pool import RecentRequests
 from gsaas.objects.request import Request
 from tests.unit.gpgpums.test_claims import new_lease, open_claims, report
 
@@ -60,7 +60,7 @@ def test_a_returned_gpu_keeps_its_position_in_the_round(cloud):
     for uuid in ("a0", "a1", "a2", "a3", "a0"):
         lease = claims.claim(new_lease(WHOLE), WHOLE, "round-robin")
         assert [claim.gpu_uuid for claim in lease.claims] == [uuid]
-        claims.returns.release(lease.id)
+        claims.release(lease.id)
 
 
 def test_the_gpu_of_the_last_cgpu_is_the_one_claimed_last(cloud):
@@ -116,19 +116,21 @@ def test_the_mix_counts_cgpus_of_a_kind_and_forgets_the_oldest_request():
 
 
 def test_fragments_are_what_the_usual_requests_cannot_use():
-    """1000 MiB of 4000 are free. A third of the requests ask for 1500 MiB, one in six for an H200."""
+    """1000 MiB of 4000 are free. Of ten requests four ask for 1500 MiB, one for an H200, one for a CPU device."""
     mix = (
-        (Request(1, "shared", 500), 3),
-        (Request(1, "shared", 1500), 2),
+        (Request(1, "shared", 500), 4),
+        (Request(1, "shared", 1500), 4),
         (Request(1, "shared", 500, gpu_model="H200"), 1),
+        (Request(1, "shared", 500, kind="cpu"), 1),
     )
-    gpu = (1000, 4000, "A100", (8, 0))
-    assert fragmentation(gpu, mix) == 1000 * 3 / 6
-    assert fragmentation((4000, 4000, "A100", (8, 0)), ((WHOLE, 1),)) == 0
-    assert fragmentation((3999, 4000, "A100", (8, 0)), ((WHOLE, 1),)) == 3999
-    assert growth(gpu, Request(1, "shared", 600), mix) == 400 - 500
-    assert growth(gpu, Request(1, "shared", 500), mix) == 500 * 3 / 6 - 500
-    assert growth(gpu, Request(1, "shared", 1000), mix) == -500
+    a100 = ("cuda", "A100", (8, 0))
+    gpu = (1000, 4000, a100)
+    assert fragmentation(gpu, mix) == 1000 * 6 / 10
+    assert fragmentation((4000, 4000, a100), ((WHOLE, 1),)) == 0
+    assert fragmentation((3999, 4000, a100), ((WHOLE, 1),)) == 3999
+    assert growth(gpu, Request(1, "shared", 600), mix) == 400 - 600
+    assert growth(gpu, Request(1, "shared", 500), mix) == 500 * 6 / 10 - 600
+    assert growth(gpu, Request(1, "shared", 1000), mix) == -600
 
 
 def test_free_memory_is_kept_for_the_usual_requests(cloud):

@@ -14,8 +14,7 @@ import stevedore
 from gsaas import exceptions
 from gsaas.gpgpums import policies
 from gsaas.gpgpums.policies.first_fit import FirstFit
-from gsaas.gpgpums.pool import Pool
-from gsaas.gpgpums.recent_requests import RecentRequests
+from gsaas.gpgpums.pool import Pool, RecentRequests
 from gsaas.objects.gpu import Gpu, parse_capability
 from gsaas.objects.placement import Refusal
 from gsaas.objects.request import Request

@@ -52,18 +52,25 @@ def test_cgpus_of_one_lease_may_share_a_gpu():
     assert placement == Placement((Share("a0", 300),) * 3)
 
 
+def test_what_one_daemon_serves_is_on_one_host_and_each_on_a_gpu_of_its_own():
+    gpus = [gpu("a0"), gpu("b0", used_mb=700), gpu("b1")]
+    placement = Pool(gpus).propose(Request(2, "shared", 300, one_daemon=True), FIRST_FIT)
+    assert placement == Placement((Share("b0", 300), Share("b1", 300)))
+
+
+def test_a_daemon_serves_no_second_mig_instance():
+    """CUDA shows a process one of them."""
+    gpus = [Gpu(f"MIG-{n}", "a", n, 1000) for n in range(2)] + [gpu("b0"), gpu("b1")]
+    assert chosen(Pool(gpus).propose(Request(2, one_daemon=True), FIRST_FIT)) == ["b0", "b1"]
+    assert chosen(Pool(gpus).propose(Request(2), FIRST_FIT)) == ["MIG-0", "MIG-1"]
+
+
 def test_an_exclusive_cgpu_is_a_whole_gpu():
     placement = Pool([gpu("a0", used_mb=1), gpu("a1", memory_mb=777)]).propose(
         Request(1), FIRST_FIT
     )
 
     assert placement == Placement((Share("a1", 777),))
-
-
-def test_all_are_placed_or_none():
-    answer = Pool([gpu("a0"), gpu("b0")]).propose(Request(5, "shared", 500), FIRST_FIT)
-
-    assert isinstance(answer, Refusal)
 
 
 @pytest.mark.parametrize("reason", WithheldReason)
@@ -107,14 +114,6 @@ def test_remote_excludes_the_compute_host_that_the_policy_chose_last():
     assert (chosen(placement), placement.avoid) == (["a0", "a1"], ("a",))
 
 
-def test_remote_is_refused_when_no_compute_host_would_be_left():
-    answer = Pool([gpu("a0"), gpu("b0")], ["a", "b"]).propose(
-        Request(2, locality="remote"), FIRST_FIT
-    )
-
-    assert isinstance(answer, Refusal)
-
-
 def test_a_policy_cannot_over_commit_whatever_it_yields():
     full, small, idle = gpu("a0", used_mb=1000), gpu("b0", used_mb=900), gpu("c0")
     exclusive = gpu("d0", used_mb=1000, exclusive=True)
@@ -127,6 +126,15 @@ def test_a_policy_cannot_over_commit_whatever_it_yields():
     assert chosen(pool.propose(Request(2, "shared", 500), policy)) == ["c0", "c0"]
     assert isinstance(pool.propose(Request(3, "shared", 500), policy), Refusal)
     assert isinstance(pool.propose(Request(2), policy), Refusal)
+
+
+def test_a_policy_cannot_give_a_device_of_another_kind_whatever_it_yields():
+    cuda, cpu = Gpu("GPU-1", "a", 0, 1000), Gpu("CPU-1", "b", 0, 1000)
+    pool = Pool([cuda, cpu])
+    for request in (Request(1), Request(1, "shared", 100)):
+        assert chosen(pool.propose(request, FixedOrder(cpu, cuda))) == ["GPU-1"]
+        only_cpu = request.with_(kind="cpu")
+        assert chosen(pool.propose(only_cpu, FixedOrder(cuda, cpu))) == ["CPU-1"]
 
 
 def test_a_policy_that_wants_none_of_the_gpus_that_fit_is_named():
@@ -367,7 +375,7 @@ def test_the_nearest_request_fits_and_nothing_larger_does(gpus, compute_hosts, r
         )
         assert reference.possible(answer.nearest, gpus, compute_hosts)
     else:
-        for word in request.requirements():
+        for word in request.requirements().keys() - {"kind"}:  # no program can give that up
             given_up = {word: "any" if word == "hosts" else None}
             assert not fits(**given_up, count=1)  # smaller is fewer or less, not both
             assert request.memory_mb is None or not fits(**given_up, memory_mb=1)

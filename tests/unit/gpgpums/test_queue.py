@@ -214,7 +214,14 @@ def test_backfill_on_gpus_of_several_kinds_chooses_by_the_rule(seed: int):
 
     assert (found and found[0].lease_id) == simplest_choice(pool, waiting)
     assert sorted(pool, key=lambda gpu: gpu.uuid) == before
-    assert not pool.barred_kinds
+    assert not pool.barred_traits
+
+
+def test_a_request_that_waits_for_one_kind_bars_no_device_of_another():
+    pool = Pool([Gpu("GPU-0", "a", 0, 1000, used_mb=1), Gpu("CPU-0", "b", 0, 1000)])
+    waiting = [queued(1, Request(1)), queued(2, Request(1, kind="cpu"))]
+    found, placement = queue.choose_next(pool, waiting, backfill=True)
+    assert (found.lease_id, list(placement.memory_by_gpu())) == ("lease-2", ["CPU-0"])
 
 
 class WatchedPool(Pool):

@@ -311,3 +311,14 @@ def test_a_reservation_is_active_from_its_beginning_until_its_end():
     assert found == ["PENDING", "ACTIVE", "ACTIVE", "ENDED"]
     cancelled = Reservation(**{**vars(one), "status": ReservationStatus.CANCELLED})
     assert status_at(cancelled, hour(1)) == ReservationStatus.CANCELLED
+
+
+def test_a_reservation_that_has_begun_by_one_clock_is_not_pending_by_a_slower_one():
+    one = reserved(1, 2)
+    slower = hour(1) - datetime.timedelta(milliseconds=300)
+    begun = Reservation(**{**vars(one), "status": ReservationStatus.ACTIVE})
+    assert status_at(begun, slower) == ReservationStatus.ACTIVE
+    assert status_at(begun, hour(2)) == ReservationStatus.ENDED
+    at_once = Reservation(**{**vars(one), "created_at": one.start})
+    assert status_at(at_once, slower) == ReservationStatus.ACTIVE
+    assert status_at(one, slower) == ReservationStatus.PENDING

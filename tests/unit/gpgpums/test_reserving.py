@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ReservationManager in a database: made, kept from others, used by their own project, and given back."""
+"""Reservations in a database: made, kept from others, used by their own project, and given back."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_what_leases_use_is_kept_as_soon_as_they_return_it(cloud, made, claims):
     reservation_id = reserve(made, Request(2), 0.5, 2)
     made.audit()
     assert [share.kept for share in shown(cloud, reservation_id).shares] == [False, False]
-    claims.returns.release(lease.id)
+    claims.release(lease.id)
     made.audit()
     assert memory(cloud) == {"a0": (0, 4000), "a1": (0, 4000)}
 
@@ -123,7 +123,7 @@ def test_what_a_reservation_waits_for_is_not_given_to_a_lease_in_the_queue(cloud
     reserve(made, Request(2), 0.5, 2)
     made.audit()
     claims.queue.join(new_lease(PART), PART)
-    claims.returns.release(lease.id)
+    claims.release(lease.id)
     assert memory(cloud) == {"a0": (0, 4000), "a1": (0, 4000)}
 
 
@@ -162,7 +162,7 @@ def test_its_project_launches_in_it_and_returns_to_it(cloud, made, claims, reque
     with pytest.raises((exceptions.NoCapacity, exceptions.NeverFits)):
         within(claims, reservation_id, request_)
 
-    claims.returns.release(first.id)
+    claims.release(first.id)
     assert sum(kept for _, kept in memory(cloud).values()) == size
     within(claims, reservation_id, request_)
     assert {share.lease_id for share in shown(cloud, reservation_id).shares} >= {second.id}
@@ -210,22 +210,15 @@ def test_after_it_everybody_gets_what_it_kept_and_its_leases_go_on(cloud, made, 
         made.cancel(reservation_id)
     assert shown(cloud, reservation_id).status not in ("PENDING", "ACTIVE")
     assert sorted(memory(cloud).values()) == [(0, 0), (4000, 0)]
-    claims.returns.release(lease.id)
+    claims.release(lease.id)
     assert memory(cloud) == {"a0": (0, 0), "a1": (0, 0)}
 
 
 def test_a_claim_without_a_reservation_executes_no_statement_more(cloud, made, claims):
     def statements() -> int:
-        executed: list[str] = []
-
-        def note(connection, cursor, statement, *_) -> None:
-            executed.append(statement)
-
-        event.listen(cloud.engine, "before_cursor_execute", note)
-        lease = claims.claim(new_lease(PART), PART)
-        claims.returns.release(lease.id)
-        event.remove(cloud.engine, "before_cursor_execute", note)
-        assert not any("reserv" in one and "FROM reserv" in one for one in executed)
+        with recorded(cloud) as executed:
+            claims.release(claims.claim(new_lease(PART), PART).id)
+        assert not any("FROM reserv" in statement for statement, _ in executed)
         return len(executed)
 
     statements()
@@ -269,6 +262,7 @@ def test_an_audit_leaves_alone_what_has_all_that_it_needs(cloud, made):
     assert statements() == before
 
 
+@pytest.mark.slow
 def test_no_statement_has_as_many_parameters_as_there_are_reservations(cloud, made):
     now = timeutils.utcnow()
     wanted = [
@@ -329,7 +323,7 @@ def test_a_whole_gpu_stays_one_when_its_driver_finds_other_memory(cloud, made, c
     if when == "after":
         report(cloud, "a", size, size)
     lease = within(claims, reservation_id, Request(2))
-    claims.returns.release(lease.id)
+    claims.release(lease.id)
     made.cancel(reservation_id)
     report(cloud, "a", size, size)
     with cloud.read() as session:
@@ -377,7 +371,7 @@ def test_what_fits_nowhere_stays_and_moves_once_there_is_room(cloud, made, claim
     for _ in range(2):
         made.audit()
         assert places(cloud, reservation_id) == [(before, True)]
-    claims.returns.release(lease.id)
+    claims.release(lease.id)
     made.audit()
     [(after, kept)] = places(cloud, reservation_id)
     assert (after != before, kept) == (True, True)
@@ -403,7 +397,7 @@ def test_what_a_lease_returns_on_a_gpu_out_of_service_moves(cloud, made, claims)
     disable(cloud, before)
     made.audit()
     assert places(cloud, reservation_id) == [(before, True)]
-    claims.returns.release(lease.id)
+    claims.release(lease.id)
     made.audit()
     assert places(cloud, reservation_id)[0][0] != before
 

@@ -36,8 +36,6 @@ def running() -> Iterator[Callable[[Any], Any]]:
 
 @pytest.fixture
 def database(tmp_path) -> Iterator[Database]:
-    path = tmp_path / "gsaas.db"
-    path.write_bytes(sqlite.migrated())
-    database = sqlite.opened(f"sqlite:///{path}")
+    database = sqlite.in_file(tmp_path / "gsaas.db", sqlite.migrated())
     yield database
     database.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -80,7 +81,9 @@ class MemoryEngine:
         self.takes_reports = True
 
     def endpoint_started(self, context, host):
-        answer = {"serial": STARTED, "bindings": [b.to_dict() for b in self.wanted]}
+        sent = [b.to_dict() for b in self.wanted]
+        others = {b["port_id"]: b.pop("other_ips") for b in sent if "other_ips" in b}
+        answer = {"serial": STARTED, "bindings": sent, "other_ips": others}
         self.asked.set()
         assert self.answers.wait(60)
         return answer
@@ -133,6 +136,42 @@ def test_a_binding_is_applied_and_confirmed_and_removed_and_confirmed(wired):
     assert endpoint.held["new"] == binding("new")
     assert "new" not in wired.client.remove(HOST, "new", STARTED + 2)["bindings"]
     assert "new" not in endpoint.held
+
+
+WITH_TWO_ADDRESSES = replace(binding("new"), other_ips=("10.0.1.9",))
+
+
+def test_a_binding_arrives_with_all_addresses_of_its_port(wired):
+    wired.engine.wanted = [binding("known"), WITH_TWO_ADDRESSES]
+    endpoint = wired.start()
+    until(lambda: endpoint.held.get("new") == WITH_TWO_ADDRESSES, "the binding at the start")
+    moved = replace(WITH_TWO_ADDRESSES, other_ips=("10.0.1.9", "10.0.2.9"))
+    wired.client.apply(HOST, moved, STARTED + 1)
+    assert endpoint.held["new"] == moved
+
+
+class OldEndpoint:
+    """An endpoint of the release before, which knows one address of each port."""
+
+    target = rpc.Target(version="1.1")
+
+    def __init__(self) -> None:
+        self.taken: list[dict] = []
+
+    def apply(self, context, binding, serial):
+        known = {"port_id", "lease_id", "tap", "mac", "ip", "mappings"}
+        if unknown := binding.keys() - known:
+            raise TypeError(f"unexpected keyword arguments {unknown}")
+        self.taken.append(binding)
+        return {"bindings": {binding["port_id"]: {"installed": True}}}
+
+
+def test_an_endpoint_of_the_release_before_gets_a_binding_as_it_knows_it(bus, running):
+    old = OldEndpoint()
+    running(rpc.agent_server(bus, rpc.RODVR, HOST, old))
+    answer = EndpointClient(bus, timeout=60).apply(HOST, WITH_TWO_ADDRESSES, 1)
+    assert answer["bindings"]["new"]["installed"] is True
+    assert old.taken == [binding("new").to_dict()]
 
 
 def test_the_engine_hears_at_once_when_a_waiting_binding_gets_installed(wired):

@@ -16,6 +16,8 @@ from gsaas.rpc.api import ApiClient, ApiListener
 from gsaas.rpc.engine import EngineClient
 from tests.support.waiting import until
 
+LEASE = "6f1d0d3e-8b5a-4f0e-9d0c-2f4c1b7f4a11"
+
 
 class Heard(list):
     """What was heard, and by whom."""
@@ -37,11 +39,11 @@ def test_every_api_worker_and_every_engine_hears_of_it(bus, database, running):
         inbox = inbox_of(database, heard.by(engine), Callers())
         running(rpc.server(bus, rpc.ENGINE, engine, inbox))
 
-    Announcer(EngineClient(bus), ApiClient(bus))("lease-1", Status.CLAIMED, "first-fit")
+    Announcer(EngineClient(bus), ApiClient(bus))(LEASE, Status.CLAIMED, "first-fit")
 
     everybody = {"worker-1", "worker-2", "engine-1", "engine-2"}
     until(lambda: {name for name, _ in heard} == everybody, "all to hear")
-    assert sorted(heard) == sorted((name, "lease-1") for name in everybody)
+    assert sorted(heard) == sorted((name, LEASE) for name in everybody)
 
 
 def test_nobody_else_is_told_what_a_client_here_waited_for(bus, database, running):
@@ -71,7 +73,7 @@ def test_a_wait_that_ends_with_usable_gpus_is_counted_and_timed(bus):
 
     before = waits()
     announce = counted.counting_launches(Announcer(EngineClient(bus), notify=lambda _: True))
-    announce("lease-1", Status.ACTIVE, "first-fit", {timings.QUEUE: 1.5})
+    announce(LEASE, Status.ACTIVE, "first-fit", {timings.QUEUE: 1.5})
     # The engine counts those that it has yet to bring to life.
     announce("lease-2", Status.CLAIMED, "first-fit", {timings.QUEUE: 1.5})
     assert waits() == before + 1.5
@@ -84,7 +86,7 @@ def test_an_api_worker_listens_only_once_somebody_waits(bus):
     listener.start()
 
     def told() -> bool:
-        ApiClient(bus).leases_changed(["lease-1"])
+        ApiClient(bus).leases_changed([LEASE])
         return bool(heard)
 
     until(told, "the listener to hear")
@@ -96,7 +98,7 @@ def test_a_bus_that_is_down_keeps_nobody_from_what_he_does(monkeypatch, bus):
 
     monkeypatch.setattr(rpc.RpcClient, "cast", down)
 
-    Announcer(EngineClient(bus), ApiClient(bus))("lease-1", Status.CLAIMED, "first-fit")
+    Announcer(EngineClient(bus), ApiClient(bus))(LEASE, Status.CLAIMED, "first-fit")
 
 
 def test_the_engine_that_knows_the_caller_looks_at_the_lease(bus, database, running):
@@ -106,8 +108,8 @@ def test_the_engine_that_knows_the_caller_looks_at_the_lease(bus, database, runn
     engine = EngineClient(bus)
     context = RequestContext(user_id="u", project_id="p", roles=["member"], auth_token="secret")
 
-    engine.lease_changed(context, "lease-1")
-    engine.lease_left_queue("lease-1")
+    engine.lease_changed(context, LEASE)
+    engine.lease_left_queue(LEASE)
 
-    until(lambda: woken == ["lease-1", "lease-1"], "both")
-    assert callers.get("lease-1", "u", "p").auth_token == "secret"
+    until(lambda: woken == [LEASE, LEASE], "both")
+    assert callers.get(LEASE, "u", "p").auth_token == "secret"

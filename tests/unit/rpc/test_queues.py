@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private names of oslo.messaging that gsaas.rpc.queues uses. tests/services/test_queues.py asks a real RabbitMQ."""
+"""Private names of oslo.messaging that gsaas.rpc.queues uses.
+
+tests/services/processes/test_queues.py asks a real RabbitMQ.
+"""
 
 from __future__ import annotations
 

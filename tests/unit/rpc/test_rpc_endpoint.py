@@ -15,6 +15,7 @@ from gsaas.db import endpoints, gpus, hosts, leases, models, settings
 from gsaas.engine.agents import Agents
 from gsaas.engine.callers import Callers
 from gsaas.engine.rpc_endpoint import RpcEndpoint
+from gsaas.metrics import counted
 from gsaas.notifications.cadf import GRANT, LEASE, SecurityEvent
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding, binding_of
@@ -119,8 +120,22 @@ def reported(desk, database, host: str, report: dict) -> None:
 
 
 def test_a_lease_that_changed_is_looked_at(desk):
-    desk.engine.lease_changed(CONTEXT, "lease-1")
-    assert until(lambda: desk.woken) == ["lease-1"]
+    lease_id = str(uuid.uuid4())
+    desk.engine.lease_changed(CONTEXT, lease_id)
+    assert until(lambda: desk.woken) == [lease_id]
+
+
+@pytest.mark.parametrize("spelling", ["{} ", " {}", "{}\t", "{{{}}}", "urn:uuid:{}", "", "lease-1"])
+@pytest.mark.parametrize("method", ["lease_changed", "lease_left_queue"])
+def test_a_message_names_a_lease_by_its_id_in_one_spelling(desk, method, spelling):
+    with pytest.raises(ValueError, match="not the id of a lease"):
+        getattr(desk.inbox, method)(CONTEXT, spelling.format(uuid.uuid4()))
+    assert desk.woken == []
+
+
+def test_a_message_with_an_id_in_capitals_names_no_lease(desk):
+    with pytest.raises(ValueError, match="not the id of a lease"):
+        desk.inbox.lease_changed(CONTEXT, "ABCDEF01-2345-4789-8ABC-DEF012345678")
 
 
 def test_a_gpu_report_puts_the_host_and_its_gpus_on_offer(desk, database):
@@ -222,6 +237,35 @@ def test_an_endpoint_that_starts_is_told_all_it_should_hold_and_nothing_else(des
             assert binding == binding_of(leases.get(session.connection(), binding.lease_id))
 
 
+def test_an_endpoint_that_starts_is_told_all_addresses_of_a_port(desk, database, bound):
+    lease = bound(Status.ACTIVE)
+    with database.write() as session:
+        leases.update(session.connection(), lease.id, port_other_ips=["10.0.1.9"])
+    (binding,) = desk.engine.endpoint_started("compute1").bindings
+    assert (binding.ip, binding.other_ips) == ("10.0.0.5", ("10.0.1.9",))
+
+
+def test_endpoints_of_the_release_before_get_bindings_as_they_know_them(desk, database, bound):
+    lease = bound(Status.ACTIVE)
+    with database.write() as session:
+        leases.update(session.connection(), lease.id, port_other_ips=["10.0.1.9"])
+    answer = desk.inbox.endpoint_started(CONTEXT, "compute1")
+    (sent,) = answer["bindings"]
+    assert set(sent) == {"port_id", "lease_id", "tap", "mac", "ip", "mappings"}
+
+
+def test_a_lease_whose_vm_sends_from_a_strange_address_is_looked_at(desk, database, bound):
+    """The cloud may have given its port that address."""
+    strange, usual = bound(Status.ACTIVE), bound(Status.ACTIVE)
+    report = holds(strange, usual)
+    report["refusals"] = {
+        strange.port_id: {"seconds": 30, "foreign": 3, "source": "10.0.1.9"},
+        usual.port_id: {"seconds": 30, "unmapped": 3},
+    }
+    reported(desk, database, "compute1", report)
+    assert until(lambda: desk.woken) == [strange.id]
+
+
 def test_what_an_endpoint_is_told_at_its_start_is_newer_than_all_orders_before(desk, database):
     with database.write() as session:
         order = hosts.next_serial(session, "compute1")
@@ -260,17 +304,7 @@ def test_a_port_that_no_lease_knows_of_is_removed_from_the_endpoint(desk, databa
     assert until(lambda: desk.removed, "the removal") == [("compute1", "stranger")]
 
 
-@pytest.mark.parametrize(
-    "report",
-    [
-        [],
-        {},
-        {"bindings": []},
-        {"bindings": {"port": {}}},
-        {"bindings": {"port": {"installed": "yes"}}},
-        {"bindings": {}, "problems": "none"},
-    ],
-)
+@pytest.mark.parametrize("report", [[], {}, {"bindings": []}, {"bindings": None}, None, "all well"])
 def test_a_report_that_is_not_one_is_refused_and_changes_nothing(desk, database, report):
     with pytest.raises(ValueError, match="has sent an invalid report"):
         desk.inbox.endpoint_report(CONTEXT, "compute1", report)
@@ -278,28 +312,107 @@ def test_a_report_that_is_not_one_is_refused_and_changes_nothing(desk, database,
         assert endpoints.page(session, limit=10) == []
 
 
+def counted_as_left_out(report: str) -> float:
+    name = "gsaas_report_values_left_out_total"
+    return counted.REGISTRY.get_sample_value(name, {"report": report}) or 0.0
+
+
+def test_what_is_left_out_of_reports_is_counted_and_told_to_operators(desk, database):
+    before = [counted_as_left_out(report) for report in ("gpus", "daemons", "endpoint")]
+    gpus_of = GpuReport("192.168.50.11", 10, GpuSnapshot([GPU])).to_dict()
+    gpus_of["gpus"].append({**gpus_of["gpus"][0], "uuid": "N/A"})
+    desk.inbox.monitor_report(CONTEXT, "gpu1", gpus_of)
+    desk.inbox.daemons_report(CONTEXT, "gpu1", {**DAEMONS, "problems": [1, 2]})
+    desk.inbox.endpoint_report(CONTEXT, "gpu1", {"bindings": {"port": {"installed": "yes"}}})
+    after = [counted_as_left_out(report) for report in ("gpus", "daemons", "endpoint")]
+    assert [now - then for now, then in zip(after, before, strict=True)] == [1, 2, 1]
+    with database.read() as session:
+        host = hosts.get(session, "gpu1")
+        (problem,) = host.monitor_problems
+        assert problem == (
+            "1 value of its report is not valid and left out; the first: GPUs, number 1: 'N/A' does not match "
+            "(GPU|MIG|CPU)-[0-9A-Za-z./-]{1,92}. If this lasts, update GSaaS and the GPUs' driver on this host"
+        )
+        assert host.monitor_report["problems"][0].startswith("2 values of its report are not valid")
+        (problem,) = endpoints.get(session, "gpu1").report["problems"]
+        assert "the binding of port, installed: 'yes' is neither true nor false" in problem
+
+
+BAD_GPUS = [
+    {"uuid": "no UUID"},
+    {"uuid": None},
+    {"device_index": -1},
+    {"memory_mb": 0},
+    {"memory_mb": "8192"},
+    {"daemon_port": 65536},
+    {"fatal_error": "XID 79"},
+    {"fatal_error_at": "2026-01-01T00:00:00"},
+    {"fatal_error": "XID 79", "fatal_error_at": "2026-01-01T00:00:00Z"},
+    {"uuid": "GPU-1"},
+    {"device_index": 0},
+]
+"""Each makes that GPU, which is the second one, unusable."""
+
+
+@pytest.mark.parametrize("change", BAD_GPUS)
+def test_a_gpu_that_is_none_is_left_out_alone(desk, database, change):
+    report = GpuReport("192.168.50.11", 10, GpuSnapshot([GPU])).to_dict()
+    report["gpus"].append({**report["gpus"][0], "uuid": "GPU-2", "device_index": 1, **change})
+    desk.inbox.monitor_report(CONTEXT, "gpu1", report)
+    with database.read() as session:
+        assert [gpu.uuid for gpu in gpus.page(session, limit=10)] == ["GPU-1"]
+        assert len(hosts.get(session, "gpu1").monitor_problems) == 1
+
+
 @pytest.mark.parametrize(
-    ("address", "change"),
+    ("change", "stored"),
     [
-        ("gpu1.example.org", {}),
-        ("192.168.50.11", {"uuid": "no UUID"}),
-        ("192.168.50.11", {"device_index": -1}),
-        ("192.168.50.11", {"memory_mb": 0}),
-        ("192.168.50.11", {"memory_mb": "8192"}),
-        ("192.168.50.11", {"daemon_port": 65536}),
-        ("192.168.50.11", {"extra": 1}),
-        ("192.168.50.11", {"model": ""}),
-        ("192.168.50.11", {"compute_capability": "nine"}),
-        ("192.168.50.11", {"fatal_error": "XID 79"}),
-        ("192.168.50.11", {"fatal_error_at": "2026-01-01T00:00:00"}),
-        ("192.168.50.11", {"fatal_error": "XID 79", "fatal_error_at": "2026-01-01T00:00:00Z"}),
+        ({"model": ""}, {"model": "unknown"}),
+        ({"model": 17}, {"model": "unknown"}),
+        ({"model": "x" * 300}, {"model": "x" * 254 + "…"}),
+        ({"compute_capability": "nine"}, {"compute_capability": None}),
+        ({"withdrawn": 5}, {"withdrawn_reason": "its monitor does not say why"}),
+        ({"withdrawn": ""}, {"withdrawn_reason": "its monitor does not say why"}),
+        ({"of a newer release": 1}, {}),
     ],
 )
-def test_gpus_that_are_none_are_refused_and_change_nothing(desk, database, address, change):
-    report = GpuReport(address, 10, GpuSnapshot([GPU])).to_dict()
+def test_a_gpu_with_another_odd_value_is_offered_or_withdrawn(desk, database, change, stored):
+    report = GpuReport("192.168.50.11", 10, GpuSnapshot([GPU])).to_dict()
     report["gpus"][0].update(change)
-    with pytest.raises((ValueError, TypeError)):
-        desk.inbox.monitor_report(CONTEXT, "gpu1", report)
+    desk.inbox.monitor_report(CONTEXT, "gpu1", report)
+    usual = {"model": "Quadro M4000", "compute_capability": None, "withdrawn_reason": None}
+    with database.read() as session:
+        (gpu,) = gpus.page(session, limit=10)
+        assert {name: getattr(gpu, name) for name in usual} == {**usual, **stored}
+
+
+@pytest.mark.parametrize("address", ["gpu1.example.org", "", None, 17, "192.168.50.11 " * 99])
+def test_a_host_without_an_address_keeps_its_heartbeat_and_offers_nothing(desk, database, address):
+    desk.engine.monitor_report("gpu1", GpuReport("192.168.50.11", 10, GpuSnapshot([GPU])))
+    report = {**GpuReport("", 10, GpuSnapshot([GPU])).to_dict(), "gpu_address": address}
+    desk.inbox.monitor_report(CONTEXT, "gpu1", report)
+    with database.read() as session:
+        host = hosts.get(session, "gpu1")
+        assert "reports no IPv4 address" in host.monitor_problems[-1]
+        assert host.gpu_address == "192.168.50.11"
+        (gpu,) = gpus.page(session, limit=10)
+        assert "reports no IPv4 address" in gpu.withdrawn_reason
+
+
+@pytest.mark.parametrize("listed", [None, {}, "GPU-1", [{}] * 1025])
+def test_without_a_list_of_gpus_none_of_them_is_taken_for_gone(desk, database, listed):
+    desk.engine.monitor_report("gpu1", GpuReport("192.168.50.11", 10, GpuSnapshot([GPU])))
+    report = GpuReport("192.168.50.11", 10, GpuSnapshot([])).to_dict()
+    desk.inbox.monitor_report(CONTEXT, "gpu1", {**report, "gpus": listed})
+    with database.read() as session:
+        (gpu,) = gpus.page(session, limit=10)
+        assert gpu.withdrawn_reason == "the report of its monitor has no list of at most 1024 GPUs"
+
+
+def test_what_is_no_object_is_no_report_of_gpus(desk, database):
+    for report in (None, [], "all well", 17):
+        with pytest.raises(TypeError, match="is not an object"):
+            desk.inbox.monitor_report(CONTEXT, "gpu1", report)
     with database.read() as session:
         assert hosts.page(session, limit=10) == []
 
@@ -334,17 +447,7 @@ def test_what_a_gpu_host_holds_is_noted(desk, database):
     assert until(noted)["daemons"] == {"gpu-GPU-1": SAID}
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"serial": -1},
-        {"daemons": {"x": {**SAID, "state": "splendid"}}},
-        {"daemons": {"x": {**SAID, "port": 0}}},
-        {"daemons": {"x": {**SAID, "failed_starts": -1}}},
-        {"fence": {"admissions": "everybody", "refused": 0}},
-        {"problems": [1]},
-    ],
-)
+@pytest.mark.parametrize("wrong", [{"serial": -1}, {"serial": None}, {"daemons": [SAID]}])
 def test_a_report_of_daemons_that_makes_no_sense_is_refused(desk, wrong):
     with pytest.raises(ValueError, match="has sent an invalid report"):
         desk.inbox.daemons_report(CONTEXT, "gpu7", {**DAEMONS, **wrong})

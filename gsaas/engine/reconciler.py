@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drives leases: observes a lease, asks `steps` for the next step, executes it, and observes the lease again.
+"""Reconciles leases: observes a lease, asks `steps` for the next step, executes it, and observes the lease again.
 
-What happens in the middle of a step shows in the next observation; nothing is remembered between two drives.
+A crash in the middle of a step shows in the next observation. The database has all that is known of a lease.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.gpgpums.claims import Claims
 from gsaas.metrics import counted
 from gsaas.objects import timings
-from gsaas.objects.binding import Binding, LocalBinding, binding_of
+from gsaas.objects.binding import binding_of
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.remoting import user_data
@@ -46,12 +46,12 @@ _DELAY = 5.0
 """Seconds that a look may take, or come late."""
 
 
-class _DriveState:
-    """What one drive of a lease has learned that the database does not contain."""
+class _Reconciliation:
+    """What one call of `LeaseReconciler.reconcile` has learned that the database does not contain."""
 
     def __init__(self, *, told: bool) -> None:
         self.told = told
-        """A message to this engine is the reason for the drive."""
+        """A message to this engine is the reason for the call."""
         self.refused = False
         """Another engine takes steps of the lease, or has just changed it: the message has not been acted on."""
         self.last_step: steps.Step | None = None
@@ -79,7 +79,7 @@ class _DriveState:
 class _WatchedElsewhereError(Exception):
     """Another engine looks at the server of the lease, or takes its steps; the text is its name.
 
-    *after* is when to drive the lease again, as `LeaseDriver.drive` returns it.
+    *after* is when to reconcile the lease again, as `LeaseReconciler.reconcile` returns it.
     """
 
     def __init__(self, engine: str | None, after: float | None) -> None:
@@ -91,13 +91,15 @@ class _OwnershipLostError(Exception):
     """Another engine has become the owner of the lease during a step; the text is its name."""
 
 
-class LeaseDriver:
-    """Drives any lease as far as it can go now. Safe to share between threads that drive different leases.
+class LeaseReconciler:
+    """Moves any lease towards its wanted state, as far as that goes now.
+
+    Threads may share it if each reconciles another lease.
 
     *remoting* returns the remoting driver of a name. *announce* is called with the id of a lease after each change of
-    its status. *engine* is the name of this engine: the engine that drives a lease owns it, so that two engines never
-    make two servers for it, and none applies a binding that another has just removed. While a lease waits for its
-    server, one engine asks the cloud about it, however many there are: it watches the lease.
+    its status. *engine* is the name of this engine: an engine owns a lease while it takes steps of it, so that two
+    engines never make two servers for it, and none applies a binding that another has just removed. While a lease
+    waits for its server, one engine asks the cloud about it, however many there are: it watches the lease.
     """
 
     def __init__(
@@ -124,22 +126,22 @@ class LeaseDriver:
         self.callers = Callers()
         """The callers of leases that have no server yet; `RpcEndpoint` adds them."""
         self._still_told: set[str] = set()
-        """Leases whose last drive here had a message as its reason, and was refused."""
+        """Leases whose last reconciliation here had a message as its reason, and was refused."""
 
-    def drive(self, lease_id: str, *, told: bool = False) -> float | None:
+    def reconcile(self, lease_id: str, *, told: bool = False) -> float | None:
         """Execute steps of a lease until none is left to do now.
 
         With *told*, a message to this engine says that something of the lease has changed: it then looks even if
-        another engine watches the lease. If another takes steps of it now, the next drive does so.
+        another engine watches the lease. If another takes steps of it now, the next call does so.
 
-        Returns the seconds after which to drive it again; None if a message or the audit asks for that. Raises
-        `NotFound`, and what the database raises; the lease is then as it was, and may be driven again.
+        Returns the seconds after which to call it again; None if a message or the audit asks for that. Raises
+        `NotFound`, and what the database raises; the lease is then as it was, and may be reconciled again.
         """
-        state = _DriveState(told=told or lease_id in self._still_told)
+        state = _Reconciliation(told=told or lease_id in self._still_told)
         self._still_told.discard(lease_id)
         requeue_after = None
         try:
-            requeue_after = self._drive(lease_id, state)
+            requeue_after = self._reconcile(lease_id, state)
         except _WatchedElsewhereError as error:
             LOG.debug("lease %s is left to %s", lease_id, error)
             state.refused, requeue_after = True, error.after
@@ -155,7 +157,7 @@ class LeaseDriver:
                 self._end_ownership(lease_id, state, waits=requeue_after is not None)
         return requeue_after
 
-    def _drive(self, lease_id: str, state: _DriveState) -> float | None:
+    def _reconcile(self, lease_id: str, state: _Reconciliation) -> float | None:
         while True:
             lease, observed = self._observe(lease_id, state)
             step = steps.next_step(lease, observed, self._database.now(), self._timeouts)
@@ -190,14 +192,14 @@ class LeaseDriver:
 
     @property
     def _requeue_after(self) -> float:
-        """Seconds after which a lease that waits for something is driven again."""
+        """Seconds after which a lease that waits for something is reconciled again."""
         return self.cloud.poll_interval or self._conf.engine.poll_interval
 
     @property
     def _timeouts(self) -> steps.Timeouts:
         return steps.Timeouts(self._conf.engine.boot_timeout, self._conf.engine.caller_grace)
 
-    def _acquire_ownership(self, lease: Lease, state: _DriveState) -> bool:
+    def _acquire_ownership(self, lease: Lease, state: _Reconciliation) -> bool:
         """Own *lease* for at least one whole step; False if another engine owns it, or the lease has changed."""
         now, step = time.monotonic(), self._conf.engine.step_timeout
         if state.owned_until is not None and state.owned_until > now + step:
@@ -205,13 +207,16 @@ class LeaseDriver:
         seconds = 2 * step  # so that not every step has to write it to the database
         owner = lease.driven_by
         former = owner if owner and processes.is_gone(owner) else None
-        with self._database.writing() as connection:
-            if not leases.acquire_ownership(connection, lease, self.engine, seconds, former):
-                return False
-        state.owned_until = now + seconds
-        return True
+        acquired = self._database.change(
+            lambda connection: leases.acquire_ownership(
+                connection, lease, self.engine, seconds, former
+            )
+        )
+        if acquired:
+            state.owned_until = now + seconds
+        return acquired
 
-    def _watch(self, lease: Lease, state: _DriveState) -> None:
+    def _watch(self, lease: Lease, state: _Reconciliation) -> None:
         """Become the engine that looks at the server of *lease*, for a while.
 
         Raises `_WatchedElsewhereError` if another engine is, unless this one was told of a change, or takes its steps.
@@ -229,19 +234,20 @@ class LeaseDriver:
         if others and last > now and not (watcher and state.told):
             state.watches = False
             raise _WatchedElsewhereError(owner, None if watcher else self._requeue_after)
-        with self._database.writing() as connection:
-            if not leases.acquire_ownership(
+        state.watches = self._database.change(
+            lambda connection: leases.acquire_ownership(
                 connection, lease, self.engine, seconds, former, only_watch=True
-            ):
-                state.watches = False
-                raise _WatchedElsewhereError(owner, self._requeue_after)
+            )
+        )
+        if not state.watches:
+            raise _WatchedElsewhereError(owner, self._requeue_after)
 
     @property
     def _watch_seconds(self) -> float:
         """Seconds for which an engine that looked at a server is the only one that does."""
         return max(WATCH, 2 * self._requeue_after + _DELAY)
 
-    def _end_ownership(self, lease_id: str, state: _DriveState, *, waits: bool) -> None:
+    def _end_ownership(self, lease_id: str, state: _Reconciliation, *, waits: bool) -> None:
         """Let other engines take the steps of a lease; if it *waits* for its server, go on watching it.
 
         An engine for which the cloud or an agent failed lets others watch it: it alone may be cut off.
@@ -249,11 +255,12 @@ class LeaseDriver:
         watches = waits and state.watches and not state.failed and state.status != Status.ACTIVE
         if state.owned_until is None and (watches or not state.watches):
             return
-        with self._database.writing() as connection:
-            seconds = self._watch_seconds if watches else None
-            leases.release_ownership(connection, lease_id, self.engine, seconds)
+        seconds = self._watch_seconds if watches else None
+        self._database.change(
+            lambda connection: leases.release_ownership(connection, lease_id, self.engine, seconds)
+        )
 
-    def _observe(self, lease_id: str, state: _DriveState) -> tuple[Lease, steps.ObservedState]:
+    def _observe(self, lease_id: str, state: _Reconciliation) -> tuple[Lease, steps.ObservedState]:
         gpu_hosts, bindings = GpuHostsState(), None
         with self._database.read() as session:
             lease = leases.get(session.connection(), lease_id)
@@ -286,7 +293,7 @@ class LeaseDriver:
                 cloud_error = str(error)
         return steps.ObservedState(server, None, cloud_error=cloud_error)
 
-    def _observe_server(self, lease: Lease, state: _DriveState) -> steps.ObservedState:
+    def _observe_server(self, lease: Lease, state: _Reconciliation) -> steps.ObservedState:
         """Observe the server of *lease*, and the bindings on its host."""
         unconfirmed = state.endpoint_unconfirmed
         can_create = not self.cloud.needs_caller or self._caller(lease) is not None
@@ -306,18 +313,18 @@ class LeaseDriver:
         bindings = self._bindings_on(None if server is None else server.host, state)
         return steps.ObservedState(server, _installed(bindings), unconfirmed, can_create)
 
-    def _find_server(self, lease: Lease, state: _DriveState) -> Server | None:
+    def _find_server(self, lease: Lease, state: _Reconciliation) -> Server | None:
         """Return the server of *lease*; raises `_WatchedElsewhereError` if that is for another engine to ask."""
         self._watch(lease, state)
         return self.cloud.find(owner_of(lease))
 
-    def _bindings_on(self, host: str | None, state: _DriveState) -> dict[str, Any] | None:
+    def _bindings_on(self, host: str | None, state: _Reconciliation) -> dict[str, Any] | None:
         if host is None:
             return None
         with self._database.read() as session:
             return _bindings_on(session, host, state)
 
-    def _execute(self, lease: Lease, step: steps.Step, state: _DriveState) -> None:
+    def _execute(self, lease: Lease, step: steps.Step, state: _Reconciliation) -> None:
         match step:
             case steps.CreateServer():
                 self._create_server(lease)
@@ -338,16 +345,14 @@ class LeaseDriver:
                 self._update(lease, bound_host=host)
             case steps.ApplyBinding(host):
                 present, serial = self._next_order(lease, host)
-                binding = binding_of(present)
-                if refusal := real_addresses.binding_refusal(
-                    self.agents.gpu_network, present, binding
-                ):
-                    raise AgentCallFailed(f"the binding is not sent to {host}: {refusal}")
-                report = self._apply_binding(host, binding, serial)
-                missing = {"installed": False}
-                state.confirmed_bindings = {
-                    binding.port_id: report["bindings"].get(binding.port_id, missing)
-                }
+                state.confirmed_bindings = self._apply_binding(host, present, serial)
+            case steps.ChangeBinding(host, server):
+                present, serial = self._next_order(lease, host)
+                columns = _server_columns(server)
+                state.confirmed_bindings = self._apply_binding(
+                    host, present.with_(**columns), serial
+                )
+                self._update(lease, **columns)
             case steps.UpdateMonitor(host):
                 self._gpu_hosts.reconcile(host)
             case steps.CleanUpGpuHosts():
@@ -379,23 +384,28 @@ class LeaseDriver:
                     # Its port stays recorded: the endpoint may still have to remove the binding.
                     self._update(lease, server_id=None, server_host=None)
             case steps.ReturnClaims():
-                self._claims.returns.release(lease.id)
+                self._claims.release(lease.id)
             case steps.Finish():
                 self._transition(lease, Event.FINISH)
             case steps.Fail(name, message):
                 self._fail(lease, name, message)
 
-    def _apply_binding(
-        self, host: str, binding: Binding | LocalBinding, serial: int
-    ) -> dict[str, Any]:
-        """Send an endpoint a binding; return its report. Raises `AgentCallFailed`, also for an invalid report."""
+    def _apply_binding(self, host: str, lease: Lease, serial: int) -> dict[str, Any]:
+        """Send an endpoint the binding of *lease*; return what it reports of it, by port id.
+
+        Raises `AgentCallFailed`, also for an invalid report or a binding that must not be sent.
+        """
+        binding = binding_of(lease)
+        if refusal := real_addresses.binding_refusal(self.agents.gpu_network, lease, binding):
+            raise AgentCallFailed(f"the binding is not sent to {host}: {refusal}")
         answer = self.agents.endpoint.apply(host, binding, serial)
         try:
-            return host_reports.endpoint_report(answer)
+            report = host_reports.endpoint_report(answer)
         except ValueError as error:
             raise AgentCallFailed(
-                f"the endpoint of {host} answers with no report: {error}"
+                f"the endpoint of {host} sent no valid report: {error}"
             ) from error
+        return {binding.port_id: report["bindings"].get(binding.port_id, {"installed": False})}
 
     @retried
     def _next_order(self, lease: Lease, host: str) -> tuple[Lease, int]:
@@ -411,7 +421,7 @@ class LeaseDriver:
             raise _OwnershipLostError(present.driven_by)
         return present, serial
 
-    def _clean_up_gpu_hosts(self, lease: Lease, state: _DriveState) -> None:
+    def _clean_up_gpu_hosts(self, lease: Lease, state: _Reconciliation) -> None:
         """Send each GPU host its desired state without the lease; record which have no daemon of it any more."""
         state.cleanup_requested = True
         forgotten = {claim.gpu.host_name: claim.gpu.host.forgotten for claim in lease.claims}
@@ -436,8 +446,7 @@ class LeaseDriver:
             if left := own_daemons & report["daemons"].keys():
                 LOG.debug("lease %s: %s still has %s", lease.id, host, ", ".join(sorted(left)))
             elif own_daemons:
-                with self._database.writing() as connection:
-                    leases.forget_daemons(connection, lease.id, host)
+                self._forget_daemons(lease, host)
         if lease.admitted_address is not None and not state.unconfirmed_gpu_hosts:
             # A fence has changed when its monitor answers; only daemons end later.
             self._update(lease, admitted_address=None)
@@ -479,7 +488,7 @@ class LeaseDriver:
     def _caller(self, lease: Lease) -> RequestContext | None:
         return self.callers.get(lease.id, lease.user_id, lease.project_id)
 
-    def _activate(self, lease: Lease, state: _DriveState) -> None:
+    def _activate(self, lease: Lease, state: _Reconciliation) -> None:
         if not lease.has_server:
             took = dict(lease.timings or {})
         else:
@@ -491,7 +500,7 @@ class LeaseDriver:
         self._transition(lease, Event.ACTIVATE, timings=took)
         counted.launched(took)
 
-    def _configuration_seconds(self, lease: Lease, state: _DriveState) -> float | None:
+    def _configuration_seconds(self, lease: Lease, state: _Reconciliation) -> float | None:
         """Return how long the endpoint took to get the binding into the kernel; None without a binding."""
         bindings = self._bindings_on(lease.bound_host, state) or {}
         if lease.port_id is None or lease.port_id not in bindings:
@@ -514,13 +523,16 @@ class LeaseDriver:
     def _transition(
         self, lease: Lease, event: Event, detail: str | None = None, **changes: object
     ) -> None:
-        with self._database.writing() as connection:
-            leases.transition(connection, lease.id, event, detail, **changes)
+        self._database.change(
+            lambda connection: leases.transition(connection, lease.id, event, detail, **changes)
+        )
         self._announce(lease.id)
 
     def _update(self, lease: Lease, **changes: object) -> None:
-        with self._database.writing() as connection:
-            leases.update(connection, lease.id, **changes)
+        self._database.change(lambda connection: leases.update(connection, lease.id, **changes))
+
+    def _forget_daemons(self, lease: Lease, host: str) -> None:
+        self._database.change(lambda connection: leases.forget_daemons(connection, lease.id, host))
 
 
 def owner_of(lease: Lease) -> Owner:
@@ -541,7 +553,9 @@ def _has_lost_server(lease: Lease) -> bool:
     return lease.server_id is None and had
 
 
-def _bindings_on(session: Session, host: str | None, state: _DriveState) -> dict[str, Any] | None:
+def _bindings_on(
+    session: Session, host: str | None, state: _Reconciliation
+) -> dict[str, Any] | None:
     """Return the bindings of *host* as its endpoint reported them, by port id; None if it has no endpoint."""
     if host is None:
         return None
@@ -564,7 +578,7 @@ def installed_bindings(report: Mapping[str, Any]) -> dict[str, bool]:
     }
 
 
-def _server_columns(server: Server) -> dict[str, str | None]:
+def _server_columns(server: Server) -> dict[str, Any]:
     port = server.port
     return {
         "server_id": server.id,
@@ -573,4 +587,5 @@ def _server_columns(server: Server) -> dict[str, str | None]:
         "port_tap": port.tap if port else None,
         "port_mac": port.mac if port else None,
         "port_ip": port.ip if port else None,
+        "port_other_ips": list(port.other_ips) or None if port else None,
     }
