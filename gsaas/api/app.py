@@ -39,6 +39,7 @@ from gsaas.api.schemas import common
 from gsaas.api.service import ApiService
 from gsaas.context import RequestContext
 from gsaas.metrics import counted
+from gsaas.objects import device_kinds, ids
 
 Authenticate = Callable[[flask.Request], RequestContext]
 """Returns the caller's context, which has the id of the request; raises `Unauthorized`."""
@@ -47,15 +48,21 @@ EXACT = frozenset(route.path for route in routes.ROUTES if route.exact)
 """Paths that are served in exactly this spelling."""
 _JSON = json.JSONEncoder(separators=(",", ":"))
 _NAME = re.compile(common.NAME_PATTERN.removesuffix("$"))
-_NOUNS = {
-    "lease_id": "lease",
-    "reservation_id": "reservation",
-    "uuid": "GPU",
-    "name": "host",
-    "host": "endpoint",
-    "policy": "policy",
+
+
+def _is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None and common.NAME_MIN <= len(text) <= common.NAME_MAX
+
+
+_RESOURCES: Mapping[str, tuple[str, Callable[[str], bool]]] = {
+    "lease_id": ("lease", ids.is_id),
+    "reservation_id": ("reservation", ids.is_id),
+    "uuid": ("GPU", device_kinds.is_uuid),
+    "name": ("host", _is_name),
+    "host": ("endpoint", _is_name),
+    "policy": ("policy", _is_name),
 }
-"""Path parameter -> the kind of resource that it names, for error messages."""
+"""Path parameter -> the kind of resource that it names, for error messages, and whether a text can name one."""
 
 
 def create_app(service: ApiService, authenticate: Authenticate) -> flask.Flask:
@@ -104,7 +111,7 @@ def _view(
             request.authorise(route.rule)
             microversions.check_route(route.since, request.microversion)
         for parameter, value in path_parameters.items():
-            _check_name(_NOUNS[parameter], value)
+            _check_name(parameter, value)
         request.query = validation.parse_query(
             route.takes.query_schema,
             list(flask_request.args.items(multi=True)),
@@ -141,9 +148,10 @@ def _check_project(context: RequestContext) -> None:
         raise exceptions.NoProject(scope=system or domain or "no project")
 
 
-def _check_name(noun: str, name: str) -> None:
+def _check_name(parameter: str, name: str) -> None:
     """Raise `NotFound`, without a database query, for a string that cannot name any resource."""
-    if not (_NAME.fullmatch(name) and common.NAME_MIN <= len(name) <= common.NAME_MAX):
+    noun, can_name = _RESOURCES[parameter]
+    if not can_name(name):
         raise exceptions.NotFound(noun=noun, id=repr(name))
 
 
@@ -167,6 +175,8 @@ def _base_url(conf: cfg.ConfigOpts, flask_request: flask.Request) -> str:
 
 _ORIGIN = re.compile("^https?://[^/]*", re.IGNORECASE)
 """The beginning of a request's target in absolute form (RFC 9112, section 3.2.2)."""
+_DOTS = re.compile(r"/\.{1,2}(/|$)")
+"""A segment of a path that a server resolves."""
 
 
 def _refuse_other_spellings(request: flask.Request) -> None:
@@ -182,8 +192,10 @@ def _refuse_other_spellings(request: flask.Request) -> None:
     sent = _ORIGIN.sub("", sent.partition("?")[0])
     if "//" in path or "//" in sent:
         raise NotFound
+    # Under gunicorn, a client may name the prefix in a header if the proxy in front does not drop it.
+    prefix = "" if "HTTP_SCRIPT_NAME" in environ else environ.get("SCRIPT_NAME", "")
     if request.path.rstrip("/") in EXACT and (
-        path not in EXACT or sent not in (path, environ.get("SCRIPT_NAME", "") + path)
+        path not in EXACT or sent not in (path, prefix + path) or _DOTS.search(sent)
     ):
         raise NotFound
 

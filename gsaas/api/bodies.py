@@ -13,6 +13,7 @@ import math
 from typing import Any
 
 import flask
+from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 
 from gsaas import exceptions
 from gsaas.api import errors
@@ -22,10 +23,28 @@ MAX_DEPTH = 32
 
 
 def read(request: flask.Request) -> Any:
-    """Return the value of the request's body; raises `UnsupportedMediaType` or `BadRequest`."""
+    """Return the value of the request's body.
+
+    Raises `UnsupportedMediaType`, `BadRequest`, `LengthRequired`, or Werkzeug's `RequestEntityTooLarge`.
+    """
     if request.mimetype != "application/json":
         raise errors.UnsupportedMediaType(given=request.mimetype or "nothing")
-    return parse(request.get_data(cache=False))
+    chunked = "HTTP_TRANSFER_ENCODING" in request.environ
+    return parse(_in_chunks(request) if chunked else request.get_data(cache=False))
+
+
+def _in_chunks(request: flask.Request) -> bytes:
+    """Return a body whose length no header says."""
+    if "wsgi.input_terminated" not in request.environ:  # Flask takes it for empty
+        raise errors.LengthRequired()
+    try:
+        data = request.get_data(cache=False)
+        # Flask cuts off what is larger, and says so only to one who reads on.
+        if len(data) == request.max_content_length and request.environ["wsgi.input"].read(1):
+            raise RequestEntityTooLarge
+    except (ClientDisconnected, OSError):
+        raise errors.LengthRequired() from None
+    return data
 
 
 def parse(data: bytes) -> Any:

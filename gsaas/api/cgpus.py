@@ -24,16 +24,22 @@ def parse(
 
     *cgpus* has passed its schema, and so has *consumer*, which is None for a lease with a server.
 
+    Hosts are named as the cloud names them, which callers may write in another way (`Claims.host_named`).
+
     Raises `BadRequest` if the request contradicts itself, needs more masked addresses than there are, or has a
-    locality without a known host of the consumer; `RemotingLimit` if the middleware cannot show that many cGPUs to
-    a program.
+    locality without a known host of the consumer; `KindNotServed`; `RemotingLimit` if the middleware cannot show those
+    cGPUs to a program.
     """
+    hosts = {"consumer": (consumer or {}).get("host"), "gpus": cgpus.get("host")}
+    known = {whose: service.claims.host_named(name) for whose, name in hosts.items() if name}
     try:
-        request = Request.from_dict(cgpus, (consumer or {}).get("host"))
+        kind = {"kind": service.drivers.default_kind}
+        wanted = kind | cgpus | ({"host": known["gpus"]} if "gpus" in known else {})
+        request = Request.from_dict(wanted, known.get("consumer"))
     except ValueError as error:
         raise exceptions.BadRequest(reason=str(error)) from None
     if consumer is None:
-        service.claims.masked.first(request.count)
+        service.claims.masked.check(request.count)
     elif request.count > MAX_WITHOUT_SERVER:
         raise exceptions.BadRequest(
             reason=f"the request is for {request.count} cGPUs; a lease without a server can have at most "
@@ -44,20 +50,26 @@ def parse(
             reason=f"locality {request.locality} depends on the consumer's host, which GSaaS does not know for a "
             "lease without a server: name it as lease.consumer.host"
         )
-    service.remoting.check(request.count)
-    return request
+    return service.drivers.of(request.kind).adapt(request)
 
 
 def describe(lease: Lease) -> dict[str, Any]:
     """Return what *lease* asked for, in the form of `cgpus`."""
     return {
         "count": lease.count,
+        "kind": lease.kind,
         "mode": lease.mode,
         "memory_mb": lease.memory_mb,
         "locality": lease.locality,
         "policy": lease.policy,
-        **lease.requirements,
+        **asked_for(lease.requirements),
     }
+
+
+def asked_for(requirements: Mapping[str, Any]) -> dict[str, Any]:
+    """Return those of *requirements* that a caller asked for, and not the remoting driver."""
+    by_driver = "one_daemon", "ports_per_daemon"
+    return {name: value for name, value in requirements.items() if name not in by_driver}
 
 
 def capacity_error(refusal: Refusal) -> exceptions.NoCapacity | exceptions.NeverFits:

@@ -18,7 +18,8 @@ def create(request: ApiRequest) -> ApiResponse:
         answer = _check(request, request.body["check"])
         if isinstance(answer, Refusal):
             return ApiResponse(200, {"check": _refusal(answer)})
-        limits.check(request, request.service.limits.of(request.project_id), answer)
+        quota = request.service.limits.of(request.project_id)
+        limits.check(request, quota, answer, within="reservation" in request.body["check"])
     except (exceptions.QuotaExceeded, exceptions.ReservationNotActive) as error:
         return ApiResponse(200, {"check": _error(error)})
     return ApiResponse(200, {"check": _placement(request, answer)})

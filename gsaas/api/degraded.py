@@ -74,8 +74,7 @@ def _failed_daemon_state(claim: Claim, was_healthy: bool) -> str | None:
     Unless it *was_healthy*, one that does not answer yet has not failed: the engine waits for it.
     """
     daemons = (claim.gpu.host.monitor_report or {}).get("daemons", {})
-    key = f"{claim.lease_id}-{claim.position}" if claim.daemon_port else f"gpu-{claim.gpu_uuid}"
-    status = daemons.get(key.replace("/", "_"), {})
+    status = daemons.get(claim.daemon_key, {})
     state: str | None = status.get("state")
     if state not in FAILED_DAEMON_STATES or (state != DOWN and not was_healthy):
         return None

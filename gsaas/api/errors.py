@@ -10,6 +10,7 @@ traceback, and the response has nothing but the request id.
 
 from __future__ import annotations
 
+import functools
 import http
 from typing import Any
 
@@ -19,7 +20,10 @@ from oslo_log import log
 from werkzeug import exceptions as werkzeug_exceptions
 
 from gsaas import exceptions
-from gsaas.api.microversions import UnsupportedVersion
+from gsaas.api import newer_fields
+from gsaas.api.microversions import OLDEST, UnsupportedVersion
+from gsaas.api.schemas import cgpus
+from gsaas.db.storage import CannotStoreError
 from gsaas.db.unstorable import is_unstorable_text
 
 LOG = log.getLogger(__name__)
@@ -31,6 +35,14 @@ class UnsupportedMediaType(exceptions.GsaasError):
     code = "gsaas.media-type.unsupported"
     status = 415
     fmt = "the body must be of Content-Type application/json, not %(given)s"
+
+
+class LengthRequired(exceptions.GsaasError):
+    """The body comes in chunks that cannot be read."""
+
+    code = "gsaas.body.length-required"
+    status = 411
+    fmt = "the body could not be read in chunks: send its length in the header Content-Length"
 
 
 LIBRARY_ERRORS: dict[type[Exception], tuple[int, str, str]] = {
@@ -88,7 +100,9 @@ def _gsaas_error(error: exceptions.GsaasError) -> flask.Response:
         return _internal_error(error)
     more: dict[str, Any] = {}
     if "details" in error.facts:
-        more["gsaas"] = error.facts["details"]
+        prune = _pruner(flask.g.get("microversion", OLDEST))
+        facts = error.facts["details"]
+        more["gsaas"] = prune(facts) if prune else facts
     if "title" in error.facts:
         more["title"] = error.facts["title"]
     if isinstance(error, UnsupportedVersion):
@@ -101,8 +115,17 @@ def _gsaas_error(error: exceptions.GsaasError) -> flask.Response:
     return response
 
 
+@functools.cache
+def _pruner(version: str) -> newer_fields.Prune | None:
+    """Return what leaves out of an error's facts the fields that are newer than a microversion."""
+    return newer_fields.pruner(cgpus.FACTS, version)
+
+
 def _other_error(error: Exception) -> flask.Response:
     known = next((known for known in LIBRARY_ERRORS if isinstance(error, known)), None)
+    if isinstance(error, CannotStoreError):
+        LOG.error("%s", error)
+        return _gsaas_error(exceptions.DatabaseCannotStore(reason=error.reason))
     if known is None:
         if is_unstorable_text(error):
             return _gsaas_error(exceptions.UnstorableText())

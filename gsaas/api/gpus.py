@@ -14,6 +14,7 @@ from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso
 from gsaas.db import gpus, models
 from gsaas.db.database import retried
+from gsaas.objects.device_kinds import kind_of
 
 PATH = "/v1/gpus"
 
@@ -88,6 +89,7 @@ def _gpu(
         "uuid": gpu.uuid,
         "host": gpu.host_name,
         "index": gpu.device_index,
+        "kind": kind_of(gpu.uuid),
         "model": gpu.model,
         "memory_mb": gpu.memory_mb,
         "used_mb": gpu.used_mb,

@@ -91,7 +91,7 @@ def _host(request: ApiRequest, session: orm.Session, host: models.HostRow) -> di
         "disabled_reason": host.disabled_reason,
         "monitor_seen_at": iso(host.monitor_seen_at),
         "monitor_interval": host.monitor_interval,
-        "problems": host.monitor_problems,
+        "problems": hosts.problems(host.monitor_problems, host.monitor_report),
         "silent": _silent(request, session, host),
     }
 

@@ -27,7 +27,7 @@ from gsaas.remoting.base import ClientDevice
 
 
 def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
-    """Return the lease that the body asks for and the cloud's notes about its server fields.
+    """Return the lease that the body asks for and notes about its server fields.
 
     The lease has its GPUs or, if the request is to wait, a place in the queue. Raises the error that explains why
     neither is possible; nothing is changed then.
@@ -40,14 +40,15 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
     gpu_request = cgpus.parse(service, body["cgpus"], _consumer(body))
     wait_policy = queue.wait_policy(request, body)
     lease = idempotency.mark(request, _new_lease(request, body, gpu_request))
-    _check_user_data(service, lease)
+    notes = _check_user_data(service, lease)
     service.stored_leases.add(lease.project_id)
     quota = service.limits.of(request.project_id)
-    notes: list[str] = []
+    named, host = body.get("consumer", {}).get("host"), gpu_request.consumer_host
+    aliases = [f"consumer.host: {named} is {host} here"] if named != host else []
     if reservation_id is not None:
         lease = lease.with_(reservation_id=reservation_id)
         if lease.has_server:
-            notes = list(service.cloud.check(request.context, dict(lease.server_request)))
+            notes += service.cloud.check(request.context, dict(lease.server_request))
     elif lease.has_server:
         # The cloud's check takes long. So see first whether there are GPUs, and claim them only after it.
         with timeutils.StopWatch() as watch:
@@ -59,7 +60,7 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
         elif wait_policy is None:
             limits.check(request, quota, answer)
         with timeutils.StopWatch() as watch:
-            notes = list(service.cloud.check(request.context, dict(lease.server_request)))
+            notes += service.cloud.check(request.context, dict(lease.server_request))
         took[timings.CHECK] = watch.elapsed()
         lease = lease.with_(timings=took)
     try:
@@ -70,7 +71,7 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
         if wait_policy is None:
             raise
         lease = service.claims.queue.join(lease, gpu_request, policy, quota, wait_policy)
-    return lease, notes
+    return lease, [*aliases, *notes]
 
 
 def _reservation(body: Mapping[str, Any]) -> str | None:
@@ -101,9 +102,9 @@ def _new_lease(request: ApiRequest, body: dict[str, Any], gpu_request: Request) 
         mode=gpu_request.mode,
         memory_mb=gpu_request.memory_mb,
         locality=gpu_request.locality,
-        requirements=gpu_request.requirements(),
+        requirements=gpu_request.stored_requirements(),
         priority=body.get("priority", 0),
-        remoting=request.service.remoting.name,
+        remoting=request.service.drivers.of(gpu_request.kind).name,
         has_server=body.get("server", {}) is not None,
         keepalive=body.get("keepalive"),
         consumer_host=gpu_request.consumer_host,
@@ -142,14 +143,15 @@ def _check_address(address: str) -> None:
         ) from None
 
 
-def _check_user_data(service: ApiService, lease: Lease) -> None:
-    """Raise `BadRequest` or `UserDataTooLarge` for user data that cannot be combined with that of GSaaS.
+def _check_user_data(service: ApiService, lease: Lease) -> list[str]:
+    """Return what the caller should know about the caller's user data.
 
-    Without user data of the caller there is nothing to check: GSaaS's alone is small.
+    Raises `BadRequest` or `UserDataTooLarge` for what cannot be combined with that of GSaaS. Without user data of the
+    caller there is nothing to check: GSaaS's alone is small.
     """
     encoded = lease.server_request.get("user_data")
     if encoded is None:
-        return
+        return []
     try:
         b64decode(re.sub(r"\s", "", encoded), validate=True)  # base64 tools break lines
     except ValueError:
@@ -157,6 +159,8 @@ def _check_user_data(service: ApiService, lease: Lease) -> None:
             reason="lease.server.user_data is not base64, which Nova requires"
         ) from None
     # The claim chooses the GPUs later, but the addresses of a VM are always the first ones.
-    masked = service.claims.masked.first(lease.count)
+    masked = service.claims.masked.first(lease.count, lease.remoting)
     devices = [ClientDevice(address, lease.memory_mb) for address in masked]
-    user_data.compose(service.conf, service.remoting, lease.id, devices, encoded)
+    driver = service.drivers.named(lease.remoting)
+    user_data.compose(service.conf, driver, lease.id, devices, encoded)
+    return user_data.notes(encoded)

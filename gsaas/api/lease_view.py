@@ -20,6 +20,7 @@ from gsaas.objects import timings
 from gsaas.objects.access import Access
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Status
+from gsaas.objects.refusals import Refusals
 from gsaas.remoting.devices import devices_of
 
 PATH = "/v1/leases"
@@ -33,12 +34,14 @@ def show_lease(
     lease: Lease,
     newest: Mapping[str, Intervals] | None = None,
 ) -> dict[str, Any]:
-    """Return *lease* as JSON; only admins see its placement.
+    """Return *lease* as JSON; only admins see its placement, and only who may use it what that needs.
 
     *connection* may be None for a lease that is not in the queue and has no binding. *newest* are the newest readings
     of it and other leases, which are read here if they are not given.
     """
     show_placement = request.allows(rbac.LEASES_SHOW_PLACEMENT, target(lease))
+    # A lease with a server shows nothing that it takes to use it.
+    may_use = not lease.has_server and request.allows(rbac.LEASES_ENVIRONMENT, target(lease))
     server = {"id": lease.server_id}
     if show_placement:
         server["host"] = lease.server_host
@@ -63,11 +66,11 @@ def show_lease(
         "remoting": lease.remoting,
         "access": lease.access,
         "server": server if lease.has_server else None,
-        "consumer": None if lease.has_server else _consumer(lease),
+        "consumer": None if lease.has_server else _consumer(lease, show_placement or may_use),
         **_degraded(request, connection, lease, show_placement),
-        "devices": [_device(lease, claim, show_placement) for claim in lease.claims],
+        "devices": [_device(lease, claim, show_placement, may_use) for claim in lease.claims],
         "fault": fault,
-        "dropped_packets": _dropped_packets(connection, lease),
+        **_path(connection, lease),
         "timings": _timings(lease),
         **_readings(request, connection, lease, newest),
         "reclaim_at": iso(lease.reclaim_at) if lease.status == Status.ACTIVE else None,
@@ -92,7 +95,7 @@ def environment(service: ApiService, lease: Lease) -> dict[str, str]:
     Reads the lease's claims, their GPUs and the hosts of these. The variables of a lease without a server also name
     the lease and, if its consumer has to present a grant, have a new one.
     """
-    variables = service.driver(lease.remoting).environment(lease.id, devices_of(lease))
+    variables = service.drivers.named(lease.remoting).environment(lease.id, devices_of(lease))
     if lease.has_server:
         return variables
     own = {LEASE: lease.id}
@@ -108,11 +111,11 @@ def target(lease: Lease) -> dict[str, str]:
     return {"project_id": lease.project_id, "user_id": lease.user_id}
 
 
-def _consumer(lease: Lease) -> dict[str, Any]:
+def _consumer(lease: Lease, show_where: bool) -> dict[str, Any]:
     return {
-        "host": lease.consumer_host,
+        "host": lease.consumer_host if show_where else None,
         "uid": lease.consumer_uid,
-        "address": lease.consumer_address,
+        "address": lease.consumer_address if show_where else None,
     }
 
 
@@ -126,30 +129,36 @@ def _degraded(
     return {"degraded": bool(reasons), **({"degraded_reasons": reasons} if show_placement else {})}
 
 
-def _device(lease: Lease, claim: Claim, show_placement: bool) -> dict[str, Any]:
-    """Return one cGPU, with its GPU and real address if the consumer needs them or the caller may see them."""
+def _device(lease: Lease, claim: Claim, show_placement: bool, may_use: bool) -> dict[str, Any]:
+    """Return one cGPU; with its GPU or real address if the consumer needs that and the caller may use the lease."""
     device: dict[str, Any] = {
         "index": claim.position,
         "masked_address": claim.masked_address and str(claim.masked_address),
         "memory_mb": claim.memory_mb,
     }
-    if show_placement or lease.access == Access.NATIVE:
+    if show_placement or (may_use and lease.access == Access.NATIVE):
         device["gpu_uuid"] = claim.gpu_uuid
     if show_placement:
         device["gpu_host"] = claim.gpu.host_name
-    if show_placement or lease.access == Access.DIRECT:
+    if show_placement or (may_use and lease.access == Access.DIRECT):
         known = claim.gpu.host.gpu_address is not None
         device["real_address"] = str(claim.real_address) if known else None
     return device
 
 
-def _dropped_packets(connection: Connection | None, lease: Lease) -> dict[str, int] | None:
-    """Return the VM's dropped packets by reason, from the last report of its host's endpoint; None if it has none."""
+def _path(connection: Connection | None, lease: Lease) -> dict[str, Any]:
+    """Return what its consumer's host has refused to it, from the last report of that host's endpoint."""
     if connection is None or lease.bound_host is None or lease.port_id is None:
-        return None
+        return {"dropped_packets": None, "problems": []}
     report = endpoints.report_of(connection, lease.bound_host) or {}
     binding = report.get("bindings", {}).get(lease.port_id)
-    return None if binding is None else dropped_packets(binding)
+    refusals = report.get("refusals", {}).get(lease.port_id)
+    addresses = [lease.port_ip, *(lease.port_other_ips or ())] if lease.port_ip else []
+    return {
+        # None if the endpoint has not reported the binding.
+        "dropped_packets": None if binding is None else dropped_packets(binding),
+        "problems": [] if refusals is None else Refusals.from_dict(refusals).sentences(addresses),
+    }
 
 
 def _timings(lease: Lease) -> dict[str, float]:

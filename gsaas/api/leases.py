@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from oslo_db import exception as db_exception
@@ -24,9 +24,12 @@ from gsaas.db import readings as stored_readings
 from gsaas.db.database import Database, retried
 from gsaas.db.readings import Intervals
 from gsaas.metrics import counted
+from gsaas.objects import ids
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 
+BY_CHANGE = [("updated_at", False)]
+"""The order of leases with `changes-since`: an index has it, so that a page costs as much as it has rows."""
 _LAUNCHES = 5
 """Attempts at a launch whose key was in use and is not any more."""
 
@@ -58,7 +61,7 @@ def create(request: ApiRequest) -> ApiResponse:
 
 
 def _launch_once(request: ApiRequest) -> tuple[Lease, list[str]]:
-    """Return the lease of a request and the cloud's notes; launch unless a request with the same key has done so.
+    """Return the lease of a request and the notes; launch unless a request with the same key has done so.
 
     That is looked up once a launch is refused, be it for its key: nearly every key is new. It is looked up before only
     if the launch would ask the cloud, which takes longer.
@@ -91,24 +94,27 @@ def _launch_once(request: ApiRequest) -> tuple[Lease, list[str]]:
 
 
 def index(request: ApiRequest) -> ApiResponse:
-    """List leases, oldest first unless the query names another order."""
+    """List leases, oldest first, or first that which has not changed for longest, unless the query names an order."""
     query, project_id, page_size = request.query, request.context.project_id, request.page_size
     if query.get("all_projects"):
         request.authorise(rbac.LEASES_LIST_ALL_PROJECTS)
         project_id = None
-    sort = request.sort
+    sort, changes_since = request.sort, query.get("changes-since")
+    if changes_since is not None and not sort:
+        sort = BY_CHANGE
     if any(key in schemas.PLACEMENT_SORT_KEYS for key, _ in sort):
         request.authorise(
             rbac.LEASES_SHOW_PLACEMENT
         )  # the order of the rows tells what is not shown
-    changes_since = query.get("changes-since")
+    marker, after = _position(query.get("marker"), sort)
     filters = {name: query[name] for name in ("server_id", "status", "name") if name in query}
     with request.service.database.reading() as connection:
         found = leases.page(
             connection,
             project_id=project_id,
             limit=page_size + 1,  # one more shows whether there is a next page
-            marker=query.get("marker"),
+            marker=marker,
+            after=after,
             changed_since=None if changes_since is None else parse(changes_since, "changes-since"),
             sort=sort,
             **filters,
@@ -119,8 +125,26 @@ def index(request: ApiRequest) -> ApiResponse:
         ]
     body: dict[str, Any] = {"leases": shown}
     if len(found) > page_size:
-        body["leases_links"] = request.next_page(PATH, shown[-1]["id"])
+        last = shown[-1]
+        marker = f"{last['updated_at']}_{last['id']}" if sort == BY_CHANGE else last["id"]
+        body["leases_links"] = request.next_page(PATH, marker)
     return ApiResponse(200, body)
+
+
+def _position(
+    marker: str | None, sort: list[tuple[str, bool]]
+) -> tuple[str | None, Sequence[Any] | None]:
+    """Return the lease that a page begins after, or the values of its row.
+
+    A lease that changes has another place in the order of the changes. So a marker in that order may name the place
+    that the lease had when it was listed: `TIME_ID`.
+    """
+    if marker is None or sort != BY_CHANGE:
+        return marker, None
+    time, separator, lease_id = marker.rpartition("_")
+    if not (separator and ids.is_id(lease_id)):
+        return marker, None
+    return None, (parse(time, "marker"), lease_id)
 
 
 def show(request: ApiRequest, lease_id: str) -> ApiResponse:
@@ -212,7 +236,7 @@ def delete(request: ApiRequest, lease_id: str) -> ApiResponse:
         return lease.status != Status.RELEASING
 
     try:
-        lease = request.service.claims.returns.terminate(lease_id, if_=may_be_deleted)
+        lease = request.service.claims.terminate(lease_id, if_=may_be_deleted)
     except exceptions.IllegalTransition:
         raise exceptions.LeaseReleased(id=lease_id) from None
     if lease is not None and lease.status == Status.RELEASED:
@@ -227,17 +251,11 @@ def keepalive(request: ApiRequest, lease_id: str) -> ApiResponse:
     """Keep a lease alive: report that its client still uses it."""
     with request.service.database.reading() as connection:
         _find(request, connection, lease_id, rbac.LEASES_KEEP)
-    lease = _keep(request.service.database, lease_id)
+    lease = request.service.database.change(lambda connection: leases.keep(connection, lease_id))
     if lease.status == Status.RELEASED:
         raise exceptions.LeaseReleased(id=lease_id)
     kept = {"id": lease.id, "status": lease.status, "kept_until": iso(lease.kept_until)}
     return ApiResponse(200, {"lease": kept})
-
-
-@retried
-def _keep(database: Database, lease_id: str) -> Lease:
-    with database.writing() as connection:
-        return leases.keep(connection, lease_id)
 
 
 def _find(request: ApiRequest, connection: Connection, lease_id: str, rule: str) -> Lease:

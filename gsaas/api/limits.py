@@ -18,12 +18,20 @@ def show(request: ApiRequest) -> ApiResponse:
     return ApiResponse(200, {"limits": shown})
 
 
-def check(request: ApiRequest, quota: base.Amounts, placement: Placement) -> None:
+def check(
+    request: ApiRequest, quota: base.Amounts, placement: Placement, *, within: bool = False
+) -> None:
     """Raise `QuotaExceeded` if *placement* does not fit into what is left of the project's *quota*.
+
+    A placement *within* a reservation is part of what the project has reserved.
 
     The claim checks again within its transaction: other requests of the project may come in between.
     """
     if base.limited(quota):
         with request.service.database.reading() as connection:
-            used = projects.usage(connection, request.project_id)
-        base.check(quota, used, base.of_placement(placement))
+            used = base.Usage(*projects.claimed_and_reserved(connection, request.project_id))
+        asked = base.of_placement(placement)
+        if within:
+            base.check(quota, used.claimed, asked)
+        else:
+            base.check(quota, used.total, asked, used.reserved)

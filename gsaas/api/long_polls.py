@@ -4,14 +4,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-
-from sqlalchemy import Connection
 
 from gsaas.api.request import ApiRequest
 from gsaas.api.subscriptions import LeaseSubscription
 from gsaas.db import queue
-from gsaas.db.database import Database, retried
+from gsaas.db.database import Database
 from gsaas.gpgpums.queue_manager import TIME_OVER
 from gsaas.objects.lifecycle import Status
 
@@ -68,7 +65,9 @@ def wait_for_change(request: ApiRequest, lease_id: str, status: str, seconds: fl
 def _record_answer(request: ApiRequest, lease_id: str) -> None:
     """Record that the client of an attended lease has the result of its wait, and need not be watched any more."""
     if _read(request.service.database, lease_id).seen_at is not None:
-        _write(request.service.database, queue.note_client_informed, lease_id)
+        request.service.database.change(
+            lambda connection: queue.note_client_informed(connection, lease_id)
+        )
 
 
 def _abandon(request: ApiRequest, lease_id: str) -> None:
@@ -108,13 +107,9 @@ def _record_presence(request: ApiRequest, lease_id: str, lease: queue.WaitState)
         return
     silent = (lease.at - lease.seen_at).total_seconds()
     if silent > request.service.conf.queue.client_timeout / 4:
-        _write(request.service.database, queue.note_client_polled, lease_id)
-
-
-@retried
-def _write(database: Database, note: Callable[[Connection, str], None], lease_id: str) -> None:
-    with database.writing() as connection:
-        note(connection, lease_id)
+        request.service.database.change(
+            lambda connection: queue.note_client_polled(connection, lease_id)
+        )
 
 
 def _read(database: Database, lease_id: str) -> queue.WaitState:

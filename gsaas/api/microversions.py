@@ -17,7 +17,7 @@ from gsaas import exceptions
 HEADER = "OpenStack-API-Version"
 SERVICE = "gpu-scheduling"
 
-HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (1, 7), (1, 8))
+HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (1, 7), (1, 8), (1, 9), (1, 10))
 """Every microversion, oldest first.
 
 1.0: leases, checks, GPUs, hosts, endpoints, policies, limits.
@@ -31,6 +31,8 @@ HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (1, 7), (1, 8
 1.6: leases have `reclaim_at`.
 1.7: reservations, and launches in them; GPUs have `reserved_mb`.
 1.8: checks in reservations.
+1.9: requests, leases and GPUs have `kind`.
+1.10: leases have `problems`.
 """
 SORTING = "1.1"
 """The microversion whose lists can be sorted."""
@@ -46,6 +48,10 @@ RESERVATIONS = "1.7"
 """The microversion that has reservations."""
 CHECKS_IN_RESERVATIONS = "1.8"
 """The microversion that has checks in reservations."""
+KINDS = "1.9"
+"""The microversion that tells kinds of devices apart."""
+PROBLEMS = "1.10"
+"""The microversion whose leases say what is refused to their VMs and programs."""
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 """The service type of OpenStack's services, in the header."""

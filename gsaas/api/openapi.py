@@ -20,6 +20,7 @@ ERROR_DESCRIPTIONS = {
     404: "The resource does not exist, or belongs to another project.",
     406: "The service does not support the requested microversion.",
     409: "There are not enough free GPUs, or the state of the resource does not allow the request.",
+    411: "The body comes in chunks that cannot be read.",
     413: "The body is too large.",
     415: "The Content-Type of the body is not application/json.",
     500: "An internal error; the service's log has it under the request id.",

@@ -13,7 +13,7 @@ from gsaas.api import cgpus, rbac
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso
 from gsaas.db import clock, queue
-from gsaas.gpgpums.queue_manager import WaitPolicy
+from gsaas.gpgpums.changes import WaitPolicy
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 

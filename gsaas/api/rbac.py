@@ -314,7 +314,7 @@ VENDORDATA_SHOW = _rule(
     "gsaas:vendordata:show",
     ADMIN_OR_SERVICE,
     "Ask for the vendor data of any server, as Nova does, and have cGPUs claimed for it if its properties "
-    "ask for some. No tenant may: the answer has the environment of other projects' leases.",
+    "ask for some. Tenants must not be allowed this: the answer has the environment of other projects' leases.",
     "POST /v1/vendordata",
 )
 

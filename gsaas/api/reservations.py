@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import uuid
 from collections.abc import Sequence
 from typing import Any
@@ -15,9 +16,12 @@ from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.times import iso, parse
 from gsaas.db import clock, reservations
 from gsaas.limits import base as limits
-from gsaas.objects.reservation import LIVE, Reservation, ReservationStatus
+from gsaas.objects.device_kinds import CUDA
+from gsaas.objects.reservation import LIVE, Horizon, Reservation, ReservationStatus
 
 PATH = "/v1/reservations"
+CLOCK_TOLERANCE = datetime.timedelta(minutes=1)
+"""How far in the past a beginning may be, because the clocks of callers differ, and requests take time."""
 
 
 def create(request: ApiRequest) -> ApiResponse:
@@ -25,11 +29,19 @@ def create(request: ApiRequest) -> ApiResponse:
     service, body = request.service, request.body["reservation"]
     wanted = cgpus.parse(service, body["cgpus"])
     now = service.database.now()
-    start = max(now, parse(body["start"], "start")) if "start" in body else now
-    end = parse(body["end"], "end")
+    start = _start(body["start"], now) if "start" in body else now
+    end = parse(body["end"], "reservation.end")
     if end <= start:
         raise exceptions.BadRequest(
             reason=f"the reservation would end at {iso(end)}, before it begins at {iso(start)}"
+        )
+    quotas = service.conf.quotas
+    horizon = Horizon.of_days(quotas.reservation_days, quotas.reservation_days_ahead)
+    if (beyond := horizon.exceeded(start, end, now)) is not None:
+        row = {"name": beyond.option, "used": 0, "asked": beyond.asked, "limit": beyond.limit}
+        raise exceptions.QuotaExceeded(
+            reason=f"no reservation from {iso(start)} to {iso(end)} is possible here: {beyond}",
+            details={"quotas": [row]},
         )
     quota = service.limits.of(request.project_id)
     limits.check(quota, limits.NOTHING, limits.at_least(wanted))
@@ -41,13 +53,13 @@ def create(request: ApiRequest) -> ApiResponse:
             user_id=request.context.user_id or "",
             name=body.get("name", f"reservation-{reservation_id[:8]}"),
             status=ReservationStatus.PENDING,
-            cgpus=wanted.to_dict(),
+            cgpus=wanted.to_dict() | wanted.stored_requirements(),
             start=start,
             end=end,
             created_at=now,
         ),
         wanted,
-        at_most=service.conf.quotas.reservations,
+        at_most=quotas.reservations,
         quota=quota,
     )
     location = request.link(f"{PATH}/{reservation_id}")["href"]
@@ -92,6 +104,17 @@ def delete(request: ApiRequest, reservation_id: str) -> ApiResponse:
     return ApiResponse(200, _one(request, found))
 
 
+def _start(text: str, now: datetime.datetime) -> datetime.datetime:
+    """Return when a reservation begins that is to begin at *text*. Raises `BadRequest` for a time in the past."""
+    start = parse(text, "reservation.start")
+    if start < now - CLOCK_TOLERANCE:
+        raise exceptions.BadRequest(
+            reason=f'reservation.start is "{text}", which is in the past: it is {iso(now)} now; leave it out to begin '
+            "now"
+        )
+    return max(now, start)
+
+
 def _find(
     request: ApiRequest, connection: Connection, reservation_id: str, rule: str
 ) -> Reservation:
@@ -127,7 +150,7 @@ def _shown(
             "created_at": iso(one.created_at),
             "start": iso(one.start),
             "end": iso(one.end),
-            "cgpus": dict(one.cgpus),
+            "cgpus": {"kind": CUDA, **cgpus.asked_for(one.cgpus)},
             "kept": sum(share.kept for share in one.shares),
             "lease_ids": sorted({share.lease_id for share in one.shares if share.lease_id}),
             **_degraded(request, one, degraded.reasons_of_reservation(one, gpus, timeout, now)),

@@ -101,5 +101,5 @@ class Route:
         if PATH_PARAMETER.search(self.path):
             statuses |= {404}
         if self.takes.body is not None:
-            statuses |= {413, 415}
+            statuses |= {411, 413, 415}
         return statuses

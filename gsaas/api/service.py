@@ -16,13 +16,12 @@ from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.cloud.base import Cloud
 from gsaas.context import RequestContext
 from gsaas.db.database import Database
+from gsaas.db.stored_leases import StoredLeases
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.plain_servers import PlainServers
-from gsaas.gpgpums.stored_leases import StoredLeases
 from gsaas.grants import keyring
 from gsaas.notifications.emitter import Notifications
-from gsaas.remoting.base import RemotingDriver
-from gsaas.remoting.base import load as load_remoting
+from gsaas.remoting.drivers import Drivers
 
 
 class EngineNotifier(Protocol):
@@ -44,7 +43,7 @@ class EngineNotifier(Protocol):
 class ApiService:
     """The parts that handlers use; one per process, shared by its threads.
 
-    *remoting* is the remoting driver of new leases; a lease keeps the driver that it was created for.
+    *drivers* are the remoting drivers; a lease keeps the driver that it was created for.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class ApiService:
         claims: Claims,
         engine: EngineNotifier,
         cloud: Cloud,
-        remoting: RemotingDriver,
+        drivers: Drivers,
         subscriptions: LeaseSubscriptions | None = None,
         notifications: Notifications | None = None,
     ) -> None:
@@ -65,7 +64,7 @@ class ApiService:
         self.claims = claims
         self.engine = engine
         self.cloud = cloud
-        self.remoting = remoting
+        self.drivers = drivers
         self.subscriptions = subscriptions or LeaseSubscriptions(conf.queue.long_polls)
         self.notifications = notifications or Notifications(conf, database)
         self.limits = limits.load(conf)
@@ -79,7 +78,7 @@ class ApiService:
             database,
             claims,
             cloud,
-            remoting,
+            drivers,
             quotas=self.limits,
             stored=self.stored_leases,
             may_launch=self.decisions.may_launch,
@@ -89,7 +88,3 @@ class ApiService:
         """What the health check asks besides the database."""
         self.openapi: Mapping[str, Any] = {}
         """The OpenAPI document, which follows from the routes."""
-
-    def driver(self, name: str) -> RemotingDriver:
-        """Return the remoting driver called *name*; raises `ValueError` if it is not installed."""
-        return self.remoting if name == self.remoting.name else load_remoting(name, self.conf)

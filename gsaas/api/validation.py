@@ -20,7 +20,7 @@ import jsonschema
 from jsonschema import Draft202012Validator
 
 from gsaas import exceptions
-from gsaas.api import microversions
+from gsaas.api import microversions, times
 
 MAX_QUOTED_LENGTH = 60
 """Characters of an invalid value that the error message repeats."""
@@ -194,6 +194,8 @@ def _quote(value: Any) -> str:
 
 def _allowed(schema: Mapping[str, Any]) -> str:
     """Return a description of the values that *schema* allows, to follow "it must be"."""
+    if schema.get("pattern") == times.PATTERN:
+        return f"{times.FORM}: {schema['description']}"
     if "enum" in schema:
         return "one of " + ", ".join(map(str, schema["enum"]))
     if "not" in schema:

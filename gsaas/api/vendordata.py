@@ -29,7 +29,7 @@ from gsaas.remoting.user_data import compose_vendor_data
 LOG = logging.getLogger(__name__)
 
 _THREADS = concurrent.futures.ThreadPoolExecutor(8, "vendordata")
-"""In these servers get their leases, and finish doing so even if the answer to Nova came before."""
+"""Threads that claim for servers. They finish even if Nova was answered before."""
 
 
 def show(request: ApiRequest) -> ApiResponse:
@@ -108,9 +108,11 @@ def _vendor_data(service: ApiService, lease: Lease) -> str | None:
     if lease.status not in (Status.QUEUED, *ENTITLED):
         return None
     if lease.status == Status.QUEUED:
-        masked = service.claims.masked.first(lease.count)
+        masked = service.claims.masked.first(lease.count, lease.remoting)
         devices = [ClientDevice(address, lease.memory_mb) for address in masked]
     else:
         with service.database.reading() as connection:
             devices = devices_of(leases.get(connection, lease.id))
-    return compose_vendor_data(service.conf, service.driver(lease.remoting), lease.id, devices)
+    return compose_vendor_data(
+        service.conf, service.drivers.named(lease.remoting), lease.id, devices
+    )

@@ -27,12 +27,12 @@ from gsaas.metrics import counted
 from gsaas.notifications.emitter import Notifications
 from gsaas.objects.gpu import EXCLUSIVE
 from gsaas.objects.request import ANY, Request
-from gsaas.remoting import base as remoting
+from gsaas.remoting.drivers import Drivers
 from gsaas.rpc import notifiers
 from gsaas.rpc.announce import Announcer
 from gsaas.rpc.api import ApiClient, ApiListener
 from gsaas.rpc.engine import EngineClient
-from gsaas.wsgi import filters
+from gsaas.wsgi import bodies, filters
 from gsaas.wsgi.filters import Wsgi
 
 PROCESS = "gsaas-api"
@@ -47,7 +47,7 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
     Raises `KeystoneNotConfigured`, `TokenFileError`, or `ValueError` for a driver or policy that is not installed,
     or filters that cannot be loaded.
     """
-    driver = remoting.load(conf.remoting.driver, conf)
+    drivers = Drivers(conf)
     # No retries: oslo.db would connect, and retry, here and now, and so delay the start of the server.
     database = Database.connect(conf, max_retries=0)
     bus = rpc.connect(conf)
@@ -57,8 +57,7 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
     claims = Claims.from_conf(
         conf,
         database,
-        default_port=driver.default_port,
-        daemon_ports=driver.daemon_ports,
+        drivers,
         announce=counted.counting_launches(
             Announcer(EngineClient(bus), ApiClient(bus), subscriptions.notify)
         ),
@@ -70,7 +69,7 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
         claims=claims,
         engine=EngineClient(bus),
         cloud=servers,
-        remoting=driver,
+        drivers=drivers,
         subscriptions=subscriptions,
         notifications=Notifications(conf, database, *notifiers.connect(conf, "gsaas-api")),
     )
@@ -83,7 +82,7 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
             "leases that long polls wait for": subscriptions.leases(),
         },
     )
-    return filters.surround(app, conf), [
+    return bodies.readable(filters.surround(app, conf)), [
         lambda: reports.watch(conf, PROCESS),  # in a thread, which would not survive a fork
         lambda: claims.check(_ANY_GPU),  # reads all GPUs into memory, and loads the policies
         lambda: rpc.check(bus),

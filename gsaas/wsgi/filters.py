@@ -13,7 +13,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, cast
 
-import webob
 from oslo_config import cfg
 from oslo_middleware import base
 from oslo_middleware import cors as oslo_cors
@@ -23,6 +22,7 @@ from paste import deploy
 from gsaas import conf as gsaas_conf
 from gsaas.api.idempotency import HEADER as IDEMPOTENCY_KEY
 from gsaas.api.microversions import HEADER as VERSION_HEADER
+from gsaas.wsgi import forwarded
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -76,10 +76,14 @@ class Cors(oslo_cors.CORS):
 
 
 class HTTPProxyToWSGI(oslo_proxy.HTTPProxyToWSGI):
-    """oslo.middleware's reading of the headers of proxies, without an object of the response."""
+    """Reads the headers of proxies where oslo.middleware's option says so, and believes proxies only.
+
+    oslo.middleware's own reading believes what clients write into these headers before proxies append to them.
+    """
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
-        self.process_request(webob.Request(environ))  # which changes the environment
+        if self._conf_get("enable_proxy_headers_parsing"):
+            forwarded.read(environ, self.oslo_conf.api.proxies)
         return _behind(self)(environ, start_response)
 
 

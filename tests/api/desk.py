@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
 from gsaasclient.cli import main
@@ -73,13 +74,14 @@ class Desk:
         return json.loads(out)
 
 
-@pytest.fixture
-def desk(world, tmp_path, capsys, monkeypatch):
+@contextmanager
+def served(world: World, folder: Path, capsys, monkeypatch) -> Iterator[Desk]:
+    """A desk for *world*, with its files in *folder*."""
     world.engine.__class__ = BusyEngine
     server = make_server("127.0.0.1", 0, world.app, threaded=True, request_handler=Quiet)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    yield Desk(world, f"http://127.0.0.1:{server.port}", tmp_path, capsys, monkeypatch)
+    yield Desk(world, f"http://127.0.0.1:{server.port}", folder, capsys, monkeypatch)
     server.shutdown()
     thread.join()
     server.server_close()

@@ -160,7 +160,7 @@ class MemoryEngine:
     def _release(self, lease_id: str) -> None:
         with self._database.read() as session:
             self._cloud.delete(_owner(leases.get(session.connection(), lease_id)))
-        self._claims.returns.release(lease_id)
+        self._claims.release(lease_id)
         with self._database.write() as session:
             leases.update(
                 session.connection(),

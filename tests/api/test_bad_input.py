@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from base64 import b64encode
 
 import pytest
 
@@ -19,6 +21,7 @@ def world(tmp_path_factory):
     made.database.close()
 
 
+IGNITION = b64encode(b'{"ignition":{"version":"3.3.0"}}').decode()
 NOT_WHOLE = (0, -1, -(10**30), 10**30, 2**31, 2.0, 2.5, "2", "two", True, None, [], {})
 
 
@@ -100,6 +103,13 @@ def test_wrong_cgpus_are_refused_by_name(world, cgpus, named):
         (
             {"cgpus": {"count": 1}, "server": {"user_data": "%%%"}},
             "lease.server.user_data is not base64, which Nova requires",
+        ),
+        (
+            {"cgpus": {"count": 1}, "server": {"user_data": IGNITION}},
+            "user data is an Ignition config, as for Fedora CoreOS and Flatcar: GSaaS tells VMs of their cGPUs by "
+            "cloud-init, which does not read it, and that program reads nothing of GSaaS. Launch an image with "
+            "cloud-init, and user data for it; or make the VM with Nova alone, and take cGPUs for it by a lease "
+            "without a VM",
         ),
         (
             {"cgpus": {"count": 255}},
@@ -202,6 +212,36 @@ def test_a_body_that_is_not_declared_as_json_is_refused(world, media_type):
     error = only_error(response)
     assert (error["status"], error["code"]) == (415, "gsaas.media-type.unsupported")
     assert world.rows() == before
+
+
+def in_chunks(world, body: bytes, **environ):
+    """Send a launch whose length no header says, as a server passes one on."""
+    headers = {"Content-Type": "application/json", "Transfer-Encoding": "chunked"}
+    stream = io.BytesIO(body)
+    return world.call(
+        "member",
+        "POST",
+        "/v1/leases",
+        headers=headers,
+        input_stream=stream,
+        environ_overrides={"wsgi.input": stream, "CONTENT_LENGTH": ""} | environ,
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [(0, "gsaas.bad-request"), (1, "gsaas.body.too-large"), (100_000, "gsaas.body.too-large")],
+)
+def test_a_body_in_chunks_is_read_whole_or_refused(world, more, code):
+    """Flask cuts it off at the limit, where this one is JSON, but no launch."""
+    body = b"{}".ljust(world.conf.api.max_body_bytes + more)
+    assert only_error(in_chunks(world, body, **{"wsgi.input_terminated": True}))["code"] == code
+
+
+def test_where_the_server_does_not_read_chunks_the_length_is_asked_for(world):
+    error = only_error(in_chunks(world, b"{}"))
+    assert (error["status"], error["code"]) == (411, "gsaas.body.length-required")
+    assert "Content-Length" in error["detail"]
 
 
 def test_a_body_that_is_too_large_is_refused(world):

@@ -149,7 +149,7 @@ def test_a_lease_is_ended_by_its_id_its_vms_id_or_its_name(desk, naming):
     status, out, err = desk.type("-t", f"-id={wanted}")
     assert (status, out, err) == (
         0,
-        f"lease {lease['id']}  RELEASED, cGPUs given back: 2\n",
+        f"lease {lease['id']}  RELEASED, cGPUs released: 2\n",
         "",
     )
     assert desk.read("list") == []
@@ -191,7 +191,7 @@ def test_the_list_is_read_page_by_page(desk):
     desk.world.conf.set_override("max_limit", 3, "api")
     names = [f"lease-{n}" for n in range(8)]
     for name in names:
-        desk.read("-l", "-ncgpus=1", "-poolmem=64", "-mode=shared", f"-name={name}")
+        desk.read("alloc", "-ncgpus=1", "-poolmem=64", "-mode=shared", f"-name={name}")
     assert [lease["name"] for lease in desk.read("list")] == names
     desk.sit("admin")
     assert len(desk.read("gpus")["gpus"]) == 8
@@ -472,7 +472,7 @@ def test_release_ends_the_lease_of_the_shell(desk, monkeypatch):
     monkeypatch.setenv("GSAAS_LEASE", answer["environment"]["GSAAS_LEASE"])
     status, out, _ = desk.type("release")
     assert status == 0
-    assert out == f"lease {answer['lease']['id']}  RELEASED, cGPUs given back: 1\n"
+    assert out == f"lease {answer['lease']['id']}  RELEASED, cGPUs released: 1\n"
     assert desk.read("list") == []
 
 

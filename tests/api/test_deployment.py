@@ -24,6 +24,8 @@ from gsaas.db import migration
 from gsaas.db.database import Database
 from tests.api.world import fill, token, write_tokens
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 120
 """Seconds for a server to start or to stop on a busy machine."""
 SETTINGS = """
@@ -49,7 +51,7 @@ endpoint = http://127.0.0.1:1
 
 
 class Deployed:
-    """An API under gunicorn, loaded once and then forked into two workers."""
+    """An API under gunicorn, loaded once and then forked into its workers."""
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class Deployed:
         connection: str | None = None,
         environment: Mapping[str, str] | None = None,
         more_settings: str = "",
+        workers: int = 2,
     ) -> None:
         write_tokens(folder / "tokens.json")
         conf = folder / "gsaas.conf"
@@ -72,8 +75,9 @@ class Deployed:
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [
-                    *(Path(sys.executable).with_name("gunicorn"), "--preload", "--workers=2"),
-                    *("--threads=4", f"--bind=127.0.0.1:{self.port}", "gsaas.wsgi.api:application"),
+                    *(Path(sys.executable).with_name("gunicorn"), "--preload"),
+                    *(f"--workers={workers}", "--threads=4", f"--bind=127.0.0.1:{self.port}"),
+                    "gsaas.wsgi.api:application",
                 ],
                 env=os.environ | {"GSAAS_CONFIG_FILES": str(conf)} | (environment or {}),
                 stdout=log,
@@ -119,10 +123,12 @@ def make_database(folder: Path) -> None:
     database.close()
 
 
-@pytest.fixture
-def deployed(tmp_path):
-    make_database(tmp_path)
-    made = Deployed(tmp_path)
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory):
+    """An API that tests only ask: it takes seconds to start."""
+    folder = tmp_path_factory.mktemp("deployed")
+    make_database(folder)
+    made = Deployed(folder)
     yield made
     made.stop()
 
@@ -168,7 +174,7 @@ def _impossible(text: str) -> float:
 
 
 def test_without_a_database_the_server_starts_and_reports_it(tmp_path):
-    deployed = Deployed(tmp_path, connection="mysql+pymysql://gsaas@127.0.0.1:1/gsaas")
+    deployed = Deployed(tmp_path, connection="mysql+pymysql://gsaas@127.0.0.1:1/gsaas", workers=1)
     try:
         status, headers, body = deployed.ask("GET", "/v1/gpus", "reader")
         (error,) = json.loads(body)["errors"]
@@ -238,6 +244,7 @@ def test_an_operators_filters_are_around_the_api(tmp_path):
         tmp_path,
         environment={"PYTHONPATH": str(tmp_path)},
         more_settings=f"[api]\npaste_config = {tmp_path}/filters.ini\n",
+        workers=1,
     )
     try:
         origin = "https://another.example.org"

@@ -105,6 +105,7 @@ def test_without_a_gate_that_admits_it_alloc_releases_its_lease(desk, listener):
     assert events_of_leases(desk.world) == [["claim", "activate", "release", "finish"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", ["gsaas", "gsaas-cli"])
 def test_run_shows_it_before_the_command_begins(world, gate, programs, program, tmp_path):
     launcher = Launcher(programs / program, tmp_path / "credentials.json")

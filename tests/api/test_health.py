@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
+import base64
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+import sqlalchemy
 
 import gsaas.conf
 from gsaas.api import health_backends
@@ -93,3 +95,79 @@ def test_a_disk_that_keeps_nothing_is_unhealthy_and_claims_nothing(world):
     assert only_error(world.call(None, "GET", "/healthcheck"))["status"] == 503
     with world.database.read() as session:
         assert sum(gpu.leases for gpu in session.query(models.GpuRow)) == 0
+
+
+BODY = {
+    "lease": {
+        "cgpus": {"count": 1},
+        "server": {"user_data": base64.b64encode(bytes(40000)).decode()},
+    }
+}
+"""Its row needs pages of its own."""
+
+
+@contextmanager
+def pragma(world: World, setting: str) -> Iterator[None]:
+    """Have every connection of SQLite begin with a PRAGMA."""
+
+    def set_up(connection, _record):
+        connection.execute(f"PRAGMA {setting}")
+
+    engine = world.database.engine
+    sqlalchemy.event.listen(engine, "connect", set_up)
+    engine.dispose()
+    try:
+        yield
+    finally:
+        sqlalchemy.event.remove(engine, "connect", set_up)
+        engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("max_page_count = 1", "is full: the operator of this service has to make room"),
+        (
+            "query_only = 1",
+            "cannot be written, only read: the operator of this service has to look",
+        ),
+    ],
+)
+def test_a_database_that_cannot_store_says_why_until_it_can_again(world, setting, said):
+    with pragma(world, setting):
+        error = only_error(world.call("member", "POST", "/v1/leases", BODY))
+        assert (error["status"], error["code"]) == (503, "gsaas.database.unwritable")
+        assert said in error["detail"]
+        for _ in range(2):
+            unhealthy = only_error(world.call(None, "GET", "/healthcheck"))
+            assert (unhealthy["status"], unhealthy["code"]) == (503, "gsaas.unhealthy")
+            assert said in unhealthy["detail"]
+        assert world.call("member", "GET", "/v1/leases").json["leases"] == []
+    assert world.call(None, "GET", "/healthcheck").status_code == 200
+    assert world.call("member", "POST", "/v1/leases", BODY).status_code == 202
+
+
+def test_a_change_that_writes_nothing_does_not_make_it_healthy(world):
+    with pragma(world, "max_page_count = 1"):
+        world.call("member", "POST", "/v1/leases", BODY)
+        with world.database.writing():
+            pass
+        assert world.call(None, "GET", "/healthcheck").status_code == 503
+
+
+def test_a_damaged_file_says_that_a_backup_is_to_be_restored(world, tmp_path):
+    engine = world.database.engine
+    with engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+    engine.dispose()
+    file = tmp_path / "gsaas.db"
+    with file.open("r+b") as pages:
+        pages.seek(4096)
+        pages.write(b"\xa5" * (file.stat().st_size - 4096))
+    for path, code in (
+        ("/v1/leases", "gsaas.database.unwritable"),
+        ("/healthcheck", "gsaas.unhealthy"),
+    ):
+        error = only_error(world.call("member", "GET", path))
+        assert (error["status"], error["code"]) == (503, code)
+        assert "is damaged: the operator of this service has to restore a backup" in error["detail"]

@@ -8,7 +8,7 @@ import datetime
 import pytest
 from oslo_utils import timeutils
 
-from gsaas.db import endpoints, gpus, models
+from gsaas.db import endpoints, gpus, hosts, models
 from gsaas.objects.gpu_report import GpuInfo, GpuProcess, Reading, XidError
 from tests.api.world import World, only_error
 
@@ -282,6 +282,11 @@ def test_admins_see_how_often_a_host_reports_and_its_problems(world):
     read(world, interval=10.0, problems=["a fan is broken"])
     host = world.call("admin", "GET", "/v1/hosts/gpu1").json["host"]
     assert (host["monitor_interval"], host["problems"]) == (10.0, ["a fan is broken"])
+    with world.database.write() as session:
+        row = hosts.get(session, "gpu1")
+        row.monitor_report = {"daemons": {}, "fence": None, "problems": ["the fence failed"]}
+    host = world.call("admin", "GET", "/v1/hosts/gpu1").json["host"]
+    assert host["problems"] == ["a fan is broken", "the fence failed"]
 
 
 def test_an_operator_puts_a_gpu_back_after_a_fatal_error(world):

@@ -61,6 +61,7 @@ def test_a_valid_token_identifies_the_caller_and_its_project(world, keystone):
     assert (lease["user_id"], lease["project_id"]) == ("user-of-mine", "blue")
 
 
+@pytest.mark.slow
 def test_another_projects_token_sees_nothing_of_it(world, keystone):
     keystone.give_out("mine", roles=["member", "reader"], project="blue")
     keystone.give_out("theirs", roles=["member", "reader"], project="red")

@@ -34,6 +34,7 @@ def test_a_lease_gets_another_name_and_keeps_the_rest(world):
     assert after["updated_at"] > before["updated_at"]
     # The launch did not ask for these.
     newer = dict.fromkeys(("idle_since", "reading", "reclaim_at", "reservation"))
+    newer |= {"cgpus": before["cgpus"] | {"kind": "cuda"}, "problems": []}
     expected = before | {"name": "training", "updated_at": None} | newer
     assert after | {"updated_at": None} == expected
     found = world.call("member", "GET", "/v1/leases?name=training").json["leases"]

@@ -8,6 +8,7 @@ import os
 import subprocess
 import uuid
 from base64 import b64encode
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -162,6 +163,34 @@ def test_a_lease_shows_all_counts_of_dropped_packets_when_its_host_reports_only_
     lease = world.call("member", "GET", f"/v1/leases/{lease_id}").json["lease"]
     unmapped = told.get("dropped_packets", {}).get("unmapped", 0)
     assert lease["dropped_packets"] == {"unmapped": unmapped, "refused": 0}
+
+
+def test_a_lease_says_what_is_refused_to_its_vm_and_what_to_do(world):
+    lease_id = world.launch()["id"]
+    world.engine.settle()
+    server = world.cloud.servers[lease_id]
+    report = {
+        "bindings": {server.port.id: {"installed": True}},
+        "refusals": {
+            server.port.id: {"seconds": 60, "foreign": 3, "unmapped": 0, "source": "10.0.1.9"},
+            "another": {"seconds": 60, "unmapped": 9},
+        },
+    }
+    with world.database.write() as session:
+        endpoints.register(session, server.host, report)
+
+    def read(version: str) -> dict:
+        headers = {"OpenStack-API-Version": f"gpu-scheduling {version}"}
+        path = f"/v1/leases/{lease_id}"
+        return world.call("member", "GET", path, headers=headers).json["lease"]
+
+    (problem,) = read("1.10")["problems"]
+    assert problem.startswith("3 packets that the VM sent to masked addresses from 10.0.1.9")
+    assert f"it has {server.port.ip}" in problem
+    assert "problems" not in read("1.9")
+    with world.database.write() as session:
+        endpoints.register(session, server.host, {**report, "refusals": {}})
+    assert read("1.10")["problems"] == []
 
 
 @pytest.mark.parametrize("format", ["json", "shell", "dotenv"])
@@ -385,6 +414,17 @@ def test_user_data_may_be_broken_into_lines_as_base64_tools_do(world):
     assert world.launch(server={"user_data": broken})["status"] == "CLAIMED"
 
 
+def test_the_answer_notes_user_data_that_cloud_init_will_ignore(world):
+    server = {"imageRef": "debian", "user_data": b64encode(b"hostname=web\n").decode()}
+    body = {"lease": {"cgpus": {"count": 1}, "server": server}}
+    response = world.call("member", "POST", "/v1/leases", body)
+    assert response.status_code == 202
+    assert response.json["notes"][0] == (
+        "cloud-init will ignore the user data of the request: it begins with 'hostname=web', which is no format of "
+        "cloud-init"
+    )
+
+
 def test_user_data_that_nova_would_not_take_is_refused_before_anything_is_claimed(world):
     before = world.rows()
     noise = os.urandom(60000)  # compression does not help here
@@ -408,6 +448,42 @@ def test_a_middleware_that_shows_few_gpus_says_so(tmp_path):
     assert (error["status"], error["code"]) == (400, "gsaas.remoting.limit")
     assert world.rows() == before
     world.database.close()
+
+
+@pytest.fixture
+def lupine(tmp_path) -> Iterator[World]:
+    world = World.build(tmp_path, driver="lupine", own_daemons=True)
+    yield world
+    world.database.close()
+
+
+def test_one_daemon_serves_the_cgpus_of_a_lease_whose_programs_would_confuse_two(lupine):
+    body = {"lease": {"cgpus": {"count": 2, "mode": "shared", "memory_mb": 2048}, "server": None}}
+    lease = lupine.call("member", "POST", "/v1/leases", body).json["lease"]
+    assert "one_daemon" not in lease["cgpus"], "nobody asked for it"
+    shown = lupine.call("admin", "GET", f"/v1/leases/{lease['id']}").json["lease"]
+    first, second = shown["devices"]
+    assert first["gpu_host"] == second["gpu_host"]
+    assert first["gpu_uuid"] != second["gpu_uuid"]
+    assert first["real_address"] == second["real_address"]
+    lupine.engine.settle()
+    response = lupine.call("member", "GET", f"/v1/leases/{lease['id']}/environment")
+    assert response.json["environment"]["LUPINE_SERVER"] == first["real_address"]
+
+
+def test_a_refusal_says_what_would_fit_and_what_the_operator_may_allow(lupine):
+    for host in ("gpu1", "gpu2"):  # each has four
+        lupine.launch(count=1, host=host)
+        lupine.launch(count=1, host=host)
+        lupine.launch(count=1, host=host)
+    wanted = {"count": 2, "mode": "shared", "memory_mb": 2048}
+    error = only_error(lupine.call("member", "POST", "/v1/leases", {"lease": {"cgpus": wanted}}))
+    assert (error["status"], error["code"]) == (409, "gsaas.capacity.busy")
+    assert "the largest request that would fit now is 1 cGPU of 2048 MiB" in error["detail"]
+    assert "2 cGPUs of 2048 MiB would fit now with several daemons" in error["detail"]
+    assert "[remoting]several_daemons" in error["detail"]
+    check = lupine.call("member", "POST", "/v1/checks", {"check": wanted}).json["check"]
+    assert (check["fits"], check["nearest"]["count"]) == (False, 1)
 
 
 def test_links_begin_where_the_operator_says(world):

@@ -103,6 +103,7 @@ def test_a_poll_of_a_client_that_waits(world: World, overtaken):
     assert len(lost) == 4
 
 
+@pytest.mark.slow
 def test_who_is_overtaken_every_time_is_told_to_try_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):

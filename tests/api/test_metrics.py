@@ -18,7 +18,7 @@ from tests.api.world import World
 MIB = 2**20
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "doc" / "metrics.md").read_text(encoding="utf-8")
-MODEL = {"model": "Quadro M4000"}
+MODEL = {"model": "Quadro M4000", "kind": "cuda"}
 
 
 def scrape(world: World) -> dict[tuple[str, frozenset], float]:
@@ -74,7 +74,7 @@ def test_leases_are_counted_by_status_as_in_the_database(world):
     assert value(world, "gsaas_leases", status="RELEASING") == 0
 
 
-def test_gpus_and_their_memory_are_counted_by_model(world):
+def test_gpus_and_their_memory_are_counted_by_model_and_kind(world):
     world.launch(mode="shared", memory_mb=1000, count=2)
     world.launch(count=1)
     world.call("admin", "PATCH", "/v1/hosts/gpu2", {"host": {"disabled": True}})
@@ -113,6 +113,7 @@ def test_a_cloud_without_gpus_has_metrics_too(tmp_path):
     world.database.close()
 
 
+@pytest.mark.slow
 def test_what_endpoints_report_is_added_up(world):
     binding = {"installed": True, "seconds": 0.004}
     reports = {
@@ -141,6 +142,7 @@ def test_what_endpoints_report_is_added_up(world):
     assert value(world, "gsaas_endpoint_conntrack_max_ratio") == 0.75
 
 
+@pytest.mark.slow
 def test_a_host_that_is_silent_shows_until_it_is_taken_out_of_service(world):
     assert value(world, "gsaas_gpu_hosts_silent") == 0
     hour_ago = timeutils.utcnow() - timedelta(hours=1)
@@ -178,6 +180,7 @@ def test_refusals_are_counted_by_code(world, lease, code):
     assert value(world, "gsaas_launches_refused_total", code=code) == before + 1
 
 
+@pytest.mark.slow
 def test_requests_are_counted_by_route_and_timed_unless_their_client_waits(world):
     lease = world.launch()
     route = {"method": "GET", "route": "/v1/leases/{lease_id}"}
@@ -209,7 +212,7 @@ def test_each_gpu_has_metrics_if_the_operator_enables_them(tmp_path):
     world = World.build(tmp_path, settings="[api]\nmetrics_gpus = true\n")
     read_one(world)
     world.launch(mode="shared", memory_mb=1000, count=2, host="gpu1")
-    gpu = {"host": "gpu1", "gpu": "GPU-0001-0", "model": "Quadro M4000"}
+    gpu = {"host": "gpu1", "gpu": "GPU-0001-0", **MODEL}
     assert value(world, "gsaas_gpu_utilisation_ratio", **gpu) == 0.25
     assert value(world, "gsaas_gpu_memory_in_use_bytes", **gpu) == 512 * MIB
     assert value(world, "gsaas_gpu_memory_size_bytes", **gpu) == 8192 * MIB

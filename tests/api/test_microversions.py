@@ -47,6 +47,8 @@ DIGESTS = {
     "1.5": "06a9b3824601b950",
     "1.6": "7db35b3291e8b64a",
     "1.7": "b37cfc6b90588882",
+    "1.8": "dac6c47e945a131d",
+    "1.9": "c49b8a609ba34ca4",
 }
 """Microversion -> a digest of all its fields. A microversion that clients know never changes."""
 
@@ -98,20 +100,23 @@ def test_a_request_with_a_field_that_is_newer_than_its_microversion_is_refused(w
 
 
 @pytest.mark.parametrize("field", NEWER, ids=str)
-def test_from_its_microversion_on_it_is_not(world, field):
+def test_from_its_microversion_on_it_is_not(tmp_path, field):
     """Other reasons remain: the reservation of the example is not there, and a direction alone sorts nothing."""
+    world = World.build(tmp_path)
     for version in VERSIONS:
         if has(version, field.since):
             response = use(world, field, version)
             assert (
-                response.status_code == 200 or "microversion" not in only_error(response)["detail"]
+                response.status_code < 400 or "microversion" not in only_error(response)["detail"]
             )
+    world.database.close()
 
 
 def test_there_are_such_fields_in_bodies_and_in_queries():
     assert {field.place for field in NEWER} == {BODY, QUERY}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_field_is_refused_before_its_microversion_and_only_then(version):
     """Whatever else is wrong with a body or a query that has nothing but this field."""
@@ -154,7 +159,7 @@ def test_leases_and_gpus_are_shown_as_their_microversion_has_them(world, version
         and len(field.path) == 3
         and field.since != "1.0"
     }
-    assert len(newer) == 6
+    assert len(newer) == 8
     for path, since in newer.items():
         assert (path in shown) == has(version, since), path
 

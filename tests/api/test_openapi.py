@@ -21,6 +21,7 @@ def document(world):
     return world.call(None, "GET", "/v1/openapi.json").json
 
 
+@pytest.mark.slow
 def test_the_document_is_valid_openapi(document):
     openapi_spec_validator.validate(document)
 
@@ -58,7 +59,9 @@ def test_every_input_says_what_it_is_for():
             assert schema.get("description"), f"{route.path}?{name}"
 
 
-def test_the_document_is_true(tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("examples", [3, pytest.param(12, marks=pytest.mark.thorough)])
+def test_the_document_is_true(tmp_path, examples):
     """Schemathesis calls every operation with what it allows and what it forbids, over real HTTP.
 
     No answer is a server error, and none differs from what the document says.
@@ -78,7 +81,7 @@ def test_the_document_is_true(tmp_path):
                 # Deleting takes its time here: a host is listed until its last GPU was given back.
                 "--exclude-checks=use_after_free",
                 "--continue-on-failure",
-                "--max-examples=12",
+                f"--max-examples={examples}",
                 "--seed=1",
                 "--generation-database=none",
                 "--suppress-health-check=all",

@@ -9,6 +9,7 @@ import io
 import itertools
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -17,9 +18,12 @@ import pytest
 import yaml
 from openstack import resource
 
+from gsaas.db import models
 from gsaasclient.osc import command
 from tests.api.openstack_user import user as user
 from tests.support import tenant_guide
+
+pytestmark = pytest.mark.slow
 
 HALF = ("--memory", "4096", "--no-server")
 
@@ -63,7 +67,7 @@ def test_a_launch_that_does_not_fit_says_what_would(user):
     before = user.world.rows()
     error = user.refused("gpu", "lease", "create", "--cgpus", "3")
     assert "GPUs it left out" in error
-    assert "this would fit now: --cgpus=2\n" in error
+    assert "this would fit now: --cgpus=2 --kind=cuda\n" in error
     assert "request req-" in error
     assert user.world.rows() == before
 
@@ -113,10 +117,13 @@ def test_the_error_page_of_a_proxy_is_its_status(user):
     ("words", "sentence"),
     [
         (("--mode", "shared"), "--memory is needed"),
-        (("--mode", "exclusive", "--memory", "1"), "--memory goes with --mode shared"),
-        (("--no-server", "--key-name", "mine"), "--no-server goes with no option of a VM"),
-        (("--consumer-uid", "7"), "go with --no-server only"),
-        (("--keepalive", "60"), "go with --no-server only"),
+        (("--mode", "exclusive", "--memory", "1"), "--memory is valid only with --mode shared"),
+        (
+            ("--no-server", "--key-name", "mine"),
+            "--no-server cannot be combined with options of a VM",
+        ),
+        (("--consumer-uid", "7"), "are valid only with --no-server"),
+        (("--keepalive", "60"), "are valid only with --no-server"),
         (("--user-data", "/nonexistent"), "/nonexistent cannot be read: No such file"),
     ],
 )
@@ -265,6 +272,42 @@ def test_cgpus_are_reserved_and_launched_in_the_reservation(user):
     ]
 
 
+@pytest.mark.parametrize("how", ["full", "closed", "column"])
+@pytest.mark.parametrize("noun", ["lease", "reservation"])
+def test_what_cannot_be_printed_is_given_back(user, monkeypatch, noun, how):
+    options = {"lease": ["--no-server"], "reservation": ["--end", "2040-01-31"]}
+    words = ["gpu", noun, "create", "--memory", "64", *options[noun]]
+    if how == "column":
+        status, _, err = user.type(*words, "-c", "no-such-column")
+    else:
+        with Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", full if how == "full" else None)
+            status, _, err = user.type(*words)
+    kind, over = {
+        "lease": (models.LeaseRow, "RELEASED"),
+        "reservation": (models.ReservationRow, "CANCELLED"),
+    }[noun]
+    with user.world.database.read() as session:
+        (row,) = session.query(kind)
+    assert (status, row.status) == (1, over)
+    assert f"{noun} {row.id} is given back" in err
+
+
+def test_a_lease_is_made_even_if_remarks_cannot_be_written(user, monkeypatch):
+    user.world.cloud.notes = ["key_name: ignored by this cloud"]
+    words = ("gpu", "lease", "create", "--key-name", "mine", "-f", "value", "-c", "name")
+    # Closed, the file still has the remark.
+    with (
+        suppress(OSError),
+        Path("/dev/full").open("w", buffering=1) as full,
+        monkeypatch.context() as patch,
+    ):
+        patch.setattr(sys, "stderr", full)
+        status, out, _ = user.type(*words)
+    assert (status, out.startswith("lease-")) == (0, True)
+    assert "note: key_name: ignored" in user.type(*words)[2]
+
+
 def test_tenants_see_totals_and_are_told_so(user):
     for noun in (("gpu",), ("gpu", "host")):
         status, out, err = user.type(*noun, "list", "-f", "value")
@@ -290,7 +333,7 @@ def test_an_admin_takes_gpus_and_hosts_out_of_service(user):
     for words in (("gpu", "set", "GPU-0002-3"), ("gpu", "host", "set", "gpu1")):
         assert "nothing to change" in user.refused(*words, user="admin")
         error = user.refused(*words, "--enable", "--reason", "x", user="admin")
-        assert "--reason goes with --disable" in error
+        assert "--reason is valid only with --disable" in error
     assert "does not report" in user.refused(
         "gpu", "set", "GPU-0001-0", "--host", "gpu2", user="admin"
     )
@@ -315,7 +358,7 @@ def test_policies_are_listed_shown_and_set(user):
 def test_a_check_says_what_would_fit(user):
     assert user.read("gpu", "check", "create", "--cgpus", "8")["fits"]
     check = user.read("gpu", "check", "create", "--cgpus", "9", "--consumer-host", "gpu1")
-    assert (check["fits"], check["nearest"]) == (False, "--cgpus=8")
+    assert (check["fits"], check["nearest"]) == (False, "--cgpus=8 --kind=cuda")
 
 
 def test_usage_of_a_project_and_of_all(user):

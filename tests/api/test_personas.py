@@ -242,6 +242,7 @@ def all_answers(world: World, caller: str):
         yield world.call(caller, "DELETE", f"/v1/leases/{lease_id}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("caller", READERS)
 def test_no_answer_ever_names_a_host_a_gpu_or_a_real_address(busy, caller):
     answers = list(all_answers(busy, caller))
@@ -253,6 +254,7 @@ def test_no_answer_ever_names_a_host_a_gpu_or_a_real_address(busy, caller):
         assert [secret for secret in hidden if secret in said] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("caller", [name for name in READERS if not name.startswith("service")])
 def test_no_response_contains_resources_of_another_project(busy, caller):
     answers = list(all_answers(busy, caller))
@@ -265,6 +267,7 @@ def test_no_response_contains_resources_of_another_project(busy, caller):
         assert [thing for thing in hidden if thing in said] == []
 
 
+@pytest.mark.slow
 def test_the_scan_itself_would_find_something(busy):
     """Admins do see the placement, so the two tests above search in the right places."""
     said = "".join(response.text for response in all_answers(busy, "admin"))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from gsaas.gpgpums import policies
-from gsaas.gpgpums.policy_selection import PolicySelection
+from gsaas.gpgpums.rules import PolicySelection
 from tests.api.world import World, only_error
 from tests.support.scheduling import open_claims
 

@@ -146,6 +146,7 @@ def test_the_request_itself_may_be_held_back_until_it_is_its_turn(world, later):
     assert response.json["environment"]["GSAAS_LEASE"] == waiting
 
 
+@pytest.mark.slow
 def test_a_poll_whose_time_is_over_says_how_it_stands(world):
     take(world, ALL)
     waiting = queue_up(world)
@@ -169,6 +170,7 @@ def test_a_deleted_request_leaves_the_queue_to_the_next_one(world):
     assert (show(world, greedy)["fault"], show(world, modest)["status"]) == (None, "ACTIVE")
 
 
+@pytest.mark.slow
 def test_a_wait_that_is_over_is_released_and_says_so(world):
     take(world, ALL)
     waiting = queue_up(world, wait=1)
@@ -265,6 +267,7 @@ def test_what_the_cloud_refuses_is_not_queued(world):
     assert places(world) == []
 
 
+@pytest.mark.slow
 def test_the_request_of_a_client_that_disconnects_leaves_the_queue(world, url):
     take(world, ALL)
     waiting = queue_up(world, attended=True)
@@ -282,6 +285,7 @@ def test_the_request_of_a_client_that_disconnects_leaves_the_queue(world, url):
     assert show(world, waiting)["fault"]["message"] == "the client that waited for it disconnected"
 
 
+@pytest.mark.slow
 def test_another_client_that_disconnects_changes_nothing(world, url):
     take(world, ALL)
     waiting = queue_up(world, attended=True)
@@ -331,6 +335,7 @@ def answer(connection: http.client.HTTPConnection) -> dict[str, Any]:
     return json.loads(response.read())["lease"] | {"http_status": response.status}
 
 
+@pytest.mark.slow
 def test_a_launch_that_is_repeated_after_its_connection_broke_keeps_its_place(world, url):
     holder = take(world, ALL)
     broken = launch_and_wait(url, "k")
@@ -390,6 +395,7 @@ def test_gpus_for_a_broken_launch_that_is_not_repeated_are_released_by_the_audit
     assert show(world, waiting)["status"] == "RELEASED"
 
 
+@pytest.mark.slow
 def test_a_client_that_still_waits_in_another_request_keeps_its_place(world, url):
     take(world, ALL)
     waiting = queue_up(world, attended=True)
@@ -479,6 +485,7 @@ def test_beyond_the_limit_of_long_polls_a_client_is_answered_at_once(tmp_path):
     world.database.close()
 
 
+@pytest.mark.slow
 def test_many_wait_and_each_is_served_once_in_order(world, later):
     holder = take(world, ALL)
     expected = [queue_up(world, attended=True) for _ in range(20)]

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import hashlib
+import hmac
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +30,8 @@ from tests.api.server import serving
 from tests.api.world import World, only_error, token
 from tests.support.launcher import Launcher
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.slow
 
 BODY = {"lease": {"cgpus": {"count": 2}, "server": None}}
 KEY = {"Idempotency-Key": "4f0c2d0e"}
@@ -64,6 +70,101 @@ def test_requests_without_a_key_or_with_other_keys_make_a_lease_each(world: Worl
             == 201
         )
     assert len(leases(world)) == 4
+
+
+SECRET = {"lease": {"cgpus": {"count": 1}, "server": {"adminPass": "hunter2"}}}
+A, B = ("a:" + "A" * 43, "b:" + "B" * 43)
+"""Keys for grants."""
+
+
+def keyed(folder: Path, *keys: str) -> World:
+    """Return the API with these keys for grants, of the database in *folder*."""
+    lines = "".join(f"key = {key}\n" for key in keys)
+    return World.build(folder, settings=f"[grants]\n{lines}")
+
+
+def with_password(password: str) -> dict:
+    return {"lease": SECRET["lease"] | {"server": {"adminPass": password}}}
+
+
+def guesses(body: dict) -> set[str]:
+    """Return digests of *body*, and of each part of it, that can be computed without a secret."""
+    lease, texts = body["lease"], set()
+    for part in (body, lease, lease["server"], lease["server"]["adminPass"]):
+        for more in (part, [KEY["Idempotency-Key"], part]):
+            texts |= {json.dumps(more, sort_keys=True), json.dumps(more)}
+    key = KEY["Idempotency-Key"].encode()
+    return {
+        digest
+        for text in texts
+        for digest in (
+            hashlib.sha256(text.encode()).hexdigest(),
+            hmac.digest(key, text.encode(), "sha256").hex(),
+            hmac.digest(b"", text.encode(), "sha256").hex(),
+        )
+    }
+
+
+@pytest.mark.parametrize("keys", [(), (A,)])
+def test_nobody_can_try_out_passwords_with_a_copy_of_the_database(tmp_path: Path, keys):
+    world = keyed(tmp_path, *keys)
+    assert post(world, body=with_password("hunter2")).status_code == 202
+    (lease,) = leases(world)
+    assert not any(guess[8:] in lease.request_digest for guess in guesses(with_password("hunter2")))
+    other = World.build(Path(tempfile.mkdtemp(dir=tmp_path)), settings=f"[grants]\nkey = {B}\n")
+    post(other, body=with_password("hunter2"))
+    assert leases(other)[0].request_digest != lease.request_digest
+
+
+def test_without_a_key_of_the_service_the_digest_says_nothing_of_a_password(tmp_path: Path):
+    digests = []
+    for number, password in enumerate(("hunter2", "another")):
+        (folder := tmp_path / str(number)).mkdir()
+        world = keyed(folder)
+        post(world, body=with_password(password))
+        digests.append(leases(world)[0].request_digest)
+    assert digests[0] == digests[1]
+
+
+def test_with_a_key_another_password_is_another_request(tmp_path: Path):
+    world = keyed(tmp_path, A)
+    assert post(world, body=with_password("hunter2")).status_code == 202
+    assert post(world, body=with_password("hunter3")).status_code == 409
+    assert post(world, body=with_password("hunter2")).status_code == 202
+    assert len(leases(world)) == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_told_apart"),
+    [
+        ((A,), (A,), True),  # another process
+        ((A,), (B, A), True),
+        ((B, A), (A,), False),  # the key that signed is gone
+        ((A,), (), False),
+        ((), (A,), True),
+    ],
+)
+def test_a_launch_is_repeated_after_keys_have_changed(tmp_path, before, after, is_told_apart):
+    first = post(keyed(tmp_path, *before), body=with_password("p")).json["lease"]["id"]
+    world = keyed(tmp_path, *after)
+    assert post(world, body=with_password("p")).json["lease"]["id"] == first
+    other = post(world, body={"lease": SECRET["lease"] | {"name": "other"}})
+    assert other.status_code == (409 if is_told_apart else 202)
+    assert len(leases(world)) == 1
+
+
+def test_a_launch_whose_digest_was_forgotten_is_repeated(world: World):
+    """A migration forgets those of earlier releases."""
+    first = post(world).json["lease"]["id"]
+    with world.database.write() as session:
+        session.query(models.LeaseRow).update({"request_digest": None})
+    assert post(world).json["lease"]["id"] == first
+    assert len(leases(world)) == 1
+
+
+def test_no_server_is_another_body_than_one_with_defaults(world: World):
+    assert post(world).status_code == 201
+    assert post(world, body={"lease": BODY["lease"] | {"server": {}}}).status_code == 409
 
 
 def test_the_order_of_the_fields_is_no_difference(world: World):
@@ -291,7 +392,7 @@ def test_an_interrupt_while_the_api_is_asked_leaves_no_lease(
     monkeypatch.setattr(Client, "request", lose)
     status, _, err = desk.type("alloc", "-ncgpus=1")
     assert status != 0
-    assert "the cGPUs are given back" in err
+    assert "the cGPUs are released" in err
     assert [lease.status for lease in leases(world)] == ["RELEASED"]
 
 

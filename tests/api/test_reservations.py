@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy
 from oslo_utils import timeutils
 
+import gsaas.conf
 from gsaas.api.auth import HEADER
 from gsaas.context import RequestContext
 from gsaas.db import models
@@ -220,7 +221,7 @@ def test_a_check_in_a_reservation_says_when_this_begins_or_that_it_is_over(world
 
 
 def test_a_check_in_a_reservation_respects_the_quota(tmp_path):
-    world = World.build(tmp_path, settings="[quotas]\ncgpus = 2\n")
+    world = World.build(tmp_path, settings="[quotas]\nleases = 1\n")
     try:
         reservation_id = reserved(world, count=2)
         world.claims.reservations.audit()
@@ -228,6 +229,180 @@ def test_a_check_in_a_reservation_respects_the_quota(tmp_path):
         assert check(world, reservation_id)["code"] == "gsaas.quota.exceeded"
     finally:
         world.database.close()
+
+
+@pytest.fixture
+def four(tmp_path):
+    """A cloud of eight GPUs, of which each project may have four."""
+    made = World.build(tmp_path, settings="[quotas]\ncgpus = 4\n")
+    yield made
+    made.database.close()
+
+
+def cgpus_used(world: World, caller: str = "member") -> int:
+    return world.call(caller, "GET", "/v1/limits").json["limits"]["cgpus"]["used"]
+
+
+def allocate(world: World, count: int, caller: str = "member"):
+    body = {"lease": {"cgpus": {"count": count}, "server": None}}
+    return call(world, "POST", "/v1/leases", body, caller)
+
+
+def test_leases_and_reservations_have_one_quota(four):
+    assert allocate(four, 3).status_code == 201
+    error = only_error(reserve(four, 2, 5, count=2))
+    assert (error["status"], error["code"]) == (403, "gsaas.quota.exceeded")
+    assert error["gsaas"]["quotas"] == [{"name": "cgpus", "used": 3, "asked": 2, "limit": 4}]
+    reserved(four, 2, 5, count=1)
+    assert cgpus_used(four) == 4
+    error = only_error(allocate(four, 1))
+    assert (error["status"], error["code"]) == (403, "gsaas.quota.exceeded")
+    assert "4 of at most 4 in use, 1 of them reserved" in error["detail"]
+    check = call(four, "POST", "/v1/checks", {"check": {"count": 1}}).json["check"]
+    assert check["code"] == "gsaas.quota.exceeded"
+    assert allocate(four, 4, "stranger").status_code == 201
+
+
+def test_what_a_lease_has_of_a_reservation_counts_once(four):
+    reservation_id = reserved(four, count=4)
+    assert (shown(four, reservation_id)["kept"], cgpus_used(four)) == (4, 4)
+    lease = launch(four, reservation_id, cgpus={"count": 3}).json["lease"]
+    assert cgpus_used(four) == 4
+    assert launch(four, reservation_id, cgpus={"count": 1}).status_code == 201
+    assert cgpus_used(four) == 4
+    call(four, "DELETE", f"/v1/leases/{lease['id']}")
+    assert cgpus_used(four) == 4  # it is kept for the next one
+
+
+def test_leases_that_outlive_their_reservation_keep_counting(four):
+    reservation_id = reserved(four, count=4)
+    assert launch(four, reservation_id, cgpus={"count": 4}).status_code == 201
+    call(four, "DELETE", f"/v1/reservations/{reservation_id}")
+    assert cgpus_used(four) == 4
+    assert only_error(reserve(four, count=1))["code"] == "gsaas.quota.exceeded"
+
+
+def test_a_request_waits_while_a_reservation_has_the_quota(four):
+    reservation_id = reserved(four, 2, 5, count=4)
+    body = {"lease": {"cgpus": {"count": 1}, "server": None, "wait": None}}
+    lease_id = call(four, "POST", "/v1/leases", body).json["lease"]["id"]
+    four.claims.run_audit()
+    assert call(four, "GET", f"/v1/leases/{lease_id}").json["lease"]["status"] == "QUEUED"
+    call(four, "DELETE", f"/v1/reservations/{reservation_id}")
+    assert call(four, "GET", f"/v1/leases/{lease_id}").json["lease"]["status"] == "ACTIVE"
+
+
+def test_a_launch_in_a_reservation_from_before_one_quota_is_granted(four):
+    """Releases before counted leases and reservations apart: each of them up to the quota."""
+    reservation_id = reserved(four, count=4)
+    four.conf.set_override("cgpus", -1, "quotas")
+    assert allocate(four, 2).status_code == 201
+    four.conf.set_override("cgpus", 4, "quotas")
+    assert cgpus_used(four) == 6
+    assert launch(four, reservation_id, cgpus={"count": 2}).status_code == 201
+    assert allocate(four, 1).status_code == 403
+
+
+@pytest.fixture
+def bounded(tmp_path):
+    """A cloud with reservations of at most two days, which begin within five."""
+    settings = "[quotas]\nreservation_days = 2\nreservation_days_ahead = 5\n"
+    made = World.build(tmp_path, settings=settings)
+    yield made
+    made.database.close()
+
+
+def test_a_reservation_has_a_longest_duration_and_a_horizon(bounded):
+    reserved(bounded, 24 * 5 - 1, 24 * 7 - 1)
+    for begins, ends, name, asked, limit in (
+        (1, 24 * 2 + 3, "reservation_days", 3, 2),
+        (None, 24 * 365 * 7000, "reservation_days", 2555000, 2),
+        (24 * 5 + 2, 24 * 6, "reservation_days_ahead", 6, 5),
+    ):
+        error = only_error(reserve(bounded, begins, ends))
+        assert (error["status"], error["code"]) == (403, "gsaas.quota.exceeded")
+        row = {"name": name, "used": 0, "asked": asked, "limit": limit}
+        assert error["gsaas"] == {"quotas": [row]}
+        assert f"{asked} days, and at most {limit} are allowed" in error["detail"]
+
+
+def test_a_reservation_may_have_the_longest_duration_by_a_clock_that_is_fast(bounded):
+    """Also the two days in which summer time ends, which have 49 hours."""
+    reserved(bounded, None, 24 * 2 + 0.01, count=1)
+    reserved(bounded, 1, 24 * 2 + 2, count=1)
+
+
+def test_by_default_reservations_last_a_month_and_begin_within_three(tmp_path):
+    quotas = gsaas.conf.load(files=[]).quotas
+    assert (quotas.reservation_days, quotas.reservation_days_ahead) == (30, 90)
+
+
+@pytest.mark.parametrize("begins", ["2020-01-01T10:00:00Z", "2020-01-01", "2020-01-01 10:00"])
+def test_nothing_is_reserved_from_a_time_in_the_past(world, begins):
+    body = {"cgpus": {"count": 1}, "start": begins, "end": "2040-12-31"}
+    error = only_error(call(world, "POST", "/v1/reservations", {"reservation": body}))
+    assert error["status"] == 400
+    assert f'reservation.start is "{begins}", which is in the past' in error["detail"]
+    assert world.rows()[models.ReservationRow.__tablename__] == []
+
+
+def test_a_beginning_is_now_if_clocks_differ_by_seconds(world):
+    made = reserve(world, -30 / 3600, 5, count=1)
+    assert made.json["reservation"]["status"] == "ACTIVE"
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("2040-12-01 10:00", "2040-12-01T10:00:00"),
+        ("2040-12-01T10:00:00.000000", "2040-12-01T10:00:00"),
+        ("2040-12-01T10:00:00.123456789Z", "2040-12-01T10:00:00.123456"),
+        ("2040-12-01T10:00:00.123456789+01:00", "2040-12-01T09:00:00.123456"),
+        ("2040-12-01 10:00:00.5 +0000 UTC", "2040-12-01T10:00:00.5"),
+        ("2040-12-01 10:00:00 +0100 CET", "2040-12-01T09:00:00"),
+        ("2040-12-01 10:00:00 UTC", "2040-12-01T10:00:00"),
+        ("2040-12-01t10:00z", "2040-12-01T10:00:00"),
+        ("2040-12-01 10:00-0330", "2040-12-01T13:30:00"),
+        ("2040-12-01T10:00:00+01", "2040-12-01T09:00:00"),
+        ("2040-12-01", "2040-12-01T00:00:00"),
+    ],
+)
+def test_a_time_is_taken_as_other_programs_write_it(world, written, meant):
+    body = {"cgpus": {"count": 1}, "start": written, "end": "2040-12-31"}
+    made = call(world, "POST", "/v1/reservations", {"reservation": body})
+    assert made.status_code == 201, made.json
+    found = datetime.datetime.fromisoformat(made.json["reservation"]["start"])
+    assert found == datetime.datetime.fromisoformat(meant + "+00:00")
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["01/12/2040", "1.12.2040 10:00", "2238000000", 2238000000, "tomorrow", "2040-12-01 10", ""]
+    + ["2040-12-01T10:00:00 PM", "2040-12-01 10:00 CET", "2040-12-01T10:00:00Z\n"],
+)
+def test_a_time_that_is_not_plain_is_refused_with_examples(world, written):
+    for field in ("start", "end"):
+        body = {"cgpus": {"count": 1}, "end": "2040-12-31", field: written}
+        error = only_error(call(world, "POST", "/v1/reservations", {"reservation": body}))
+        assert error["status"] == 400
+        assert (
+            f"reservation.{field} is {json.dumps(written)}; it must be a date such as "
+            in (error["detail"])
+        )
+        assert "2026-11-01T12:00:00Z" in error["detail"]
+        assert "must be text" not in error["detail"]
+
+
+def test_other_times_of_requests_are_taken_alike(world):
+    for query in ("leases?changes-since=", "usage?start="):
+        for written in (
+            "2026-11-01 10:00",
+            "2026-11-01T10:00:00.123456789Z",
+            "2026-11-01T10:00-02",
+        ):
+            assert call(world, "GET", f"/v1/{query}{written}").status_code == 200
+        error = only_error(call(world, "GET", f"/v1/{query}yesterday"))
+        assert "it must be a date such as 2026-11-01, or a time such as" in error["detail"]
 
 
 def test_a_check_in_no_reservation_of_the_project_is_refused_as_the_launch_is(world):
@@ -364,3 +539,16 @@ def test_the_list_of_the_commands_is_sorted(desk):
 
 def test_a_reservation_needs_an_end(desk):
     assert desk.type("reserve", "-ncgpus=1")[0] == 2
+
+
+def test_a_reservation_keeps_gpus_that_one_daemon_can_serve(tmp_path):
+    """As LUPINE's clients need it: on one host, each on a GPU of its own."""
+    world = World.build(tmp_path, driver="lupine", own_daemons=True)
+    wanted = {"count": 2, "mode": "shared", "memory_mb": 1000}
+    reservation_id = reserved(world, **wanted)
+    assert "one_daemon" not in shown(world, reservation_id)["cgpus"]
+    lease_id = launch(world, reservation_id, cgpus=wanted).json["lease"]["id"]
+    devices = call(world, "GET", f"/v1/leases/{lease_id}", None, "admin").json["lease"]["devices"]
+    assert len({device["gpu_uuid"] for device in devices}) == 2
+    assert len({device["real_address"] for device in devices}) == 1
+    world.database.close()

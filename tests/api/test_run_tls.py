@@ -16,6 +16,8 @@ import pytest
 from tests.support import certificates
 from tests.support.launcher import OBJECTS, Launcher
 
+pytestmark = pytest.mark.slow
+
 ONE = ("-ncgpus=1", "--")
 BODY = b'{"lease": {"id": "0-0", "status": "ACTIVE"}, "environment": {"A": "1"}}'
 WHOLE = b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY

@@ -101,6 +101,7 @@ def test_a_page_is_read_when_it_is_needed(user, gpus):
     assert len(user.requests) == 1
 
 
+@pytest.mark.slow
 def test_a_launch_whose_answer_is_lost_makes_one_lease(user):
     proxy = LosingProxy(user.url, 1)
     user.keystone.endpoints[0]["url"] = proxy.url
@@ -172,6 +173,7 @@ def test_a_lease_is_changed(gpus):
     assert gpus.get_lease(lease.id).name == "newer"
 
 
+@pytest.mark.slow
 def test_a_lease_is_kept_alive(gpus):
     lease = alloc(gpus, keepalive=60)
     assert gpus.keep_lease(lease) >= lease.kept_until

@@ -25,7 +25,7 @@ def test_leases_that_have_ended_become_a_history(world: World, tmp_path: Path):
     world.call("member", "DELETE", f"/v1/leases/{lease['id']}")
     listed = world.call("member", "GET", "/v1/leases", query_string={"status": "RELEASED"})
     (tmp_path / "leases.json").write_text(json.dumps(listed.json))
-    (demand,) = importers.read("leases", tmp_path / "leases.json")
+    (demand,) = importers.read("leases", tmp_path / "leases.json").demands
     assert (demand.count, demand.mode, demand.memory_mb) == (2, "shared", 512)
     assert demand.project == lease["project_id"]
     assert demand.hosts == "one"
@@ -43,6 +43,17 @@ def test_the_program_reads_a_history_straight_from_the_api(desk, tmp_path, capsy
     assert ("leases of other projects may not be seen" in capsys.readouterr().err) == (
         caller == "member"
     )
+
+
+def test_the_program_says_how_many_rows_it_left_out_and_why(tmp_path, capsys):
+    (tmp_path / "log.swf").write_text(
+        "1 0 10 300 4 -1 -1 4 3600 -1 1 5 2 -1 1 0 -1 -1\n"
+        "2 0 10 -1 4 -1 -1 4 3600 -1 5 5 2 -1 1 0 -1 -1\n"
+    )
+    assert program.main(["import", "swf", str(tmp_path / "log.swf")]) == 0
+    said = capsys.readouterr()
+    assert said.out.count("\n") == 2
+    assert said.err == "gsaas-sim: 1 of 2 rows are left out (no run time: 1)\n"
 
 
 def test_an_api_that_cannot_be_reached_is_one_sentence(monkeypatch, tmp_path, capsys):

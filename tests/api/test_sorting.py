@@ -50,6 +50,7 @@ def test_the_keys_that_are_documented_are_those_that_the_database_sorts_by(schem
     assert set(schema.SORT_KEYS) == set(rows.SORT_KEYS)
 
 
+@pytest.mark.slow
 def test_every_key_of_every_list_sorts_without_losing_a_row(world):
     for size in (1, 2):
         world.launch(count=size, mode="shared", memory_mb=512)
@@ -166,6 +167,37 @@ def test_changes_are_listed_with_leases_that_have_ended(world):
     found = listed(world, "member", "/v1/leases?changes-since=2000-01-01&limit=1")
     assert {row["id"] for row in found} == {kept["id"], ended["id"]}
     assert listed(world, "member", "/v1/leases?changes-since=2999-01-01T00:00:00%2B02:00") == []
+
+
+def test_pages_of_changes_lose_no_lease_that_changes_between_them(world):
+    """The lease at the end of a page changes, and would be the last one of all in the order of changes."""
+    made = [world.launch(mode="shared", memory_mb=64)["id"] for _ in range(6)]
+    path, seen = "/v1/leases?changes-since=2026-01-01&limit=2", []
+    while path:
+        answer = world.call("member", "GET", path, headers=NEW).json
+        seen += [lease["id"] for lease in answer["leases"]]
+        with world.database.writing() as connection:
+            lease_rows.update(connection, seen[-1], name=f"changed after {len(seen)}")
+        links = answer.get("leases_links", [])
+        path = links[0]["href"] if links and len(seen) < 20 else None
+    assert set(made) == set(seen)
+    assert seen[:6] == made
+
+
+def test_changes_come_in_the_order_in_which_they_were_made(world):
+    first, second = (world.launch(mode="shared", memory_mb=64)["id"] for _ in range(2))
+    with world.database.writing() as connection:
+        lease_rows.update(connection, first, name="changed")
+    found = listed(world, "member", "/v1/leases?changes-since=2026-01-01")
+    assert [lease["id"] for lease in found] == [second, first]
+
+
+@pytest.mark.parametrize("time", ["", "x", "2026-02-30T00:00:00Z", "2026-01-01"])
+def test_a_marker_with_a_time_that_is_none_is_refused(world, time):
+    lease_id = world.launch()["id"]
+    path = f"/v1/leases?changes-since=2026-01-01&marker={time}_{lease_id}"
+    status = world.call("member", "GET", path, headers=NEW).status_code
+    assert status == (200 if time == "2026-01-01" else 400)
 
 
 def test_the_document_says_since_when_a_parameter_exists(world):

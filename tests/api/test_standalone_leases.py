@@ -7,7 +7,7 @@ import ipaddress
 
 import pytest
 
-from gsaas.db import gpus, leases
+from gsaas.db import endpoints, gpus, leases
 from tests.api.world import World, only_error
 
 SHARED = {"count": 2, "mode": "shared", "memory_mb": 1024}
@@ -62,6 +62,30 @@ def test_its_owner_sees_the_real_addresses_but_not_the_gpus(world):
     assert device["real_address"].startswith("192.168.50.")
     assert "gpu_uuid" not in device
     assert "gpu_host" not in device
+
+
+@pytest.mark.parametrize("access", ["direct", "native"])
+def test_who_may_not_use_it_sees_neither_gpu_nor_host_nor_real_address(tmp_path, access):
+    world = World.build(tmp_path, settings="[remoting]\nnative = true\n")
+    consumer = {"address": "192.168.50.99"} if access == "direct" else {"host": "gpu1", "uid": 7}
+    lease = alloc(world, consumer=consumer).json["lease"]
+    assert lease["access"] == access
+    hidden = ("192.168.", "GPU-", "gpu1", "gpu2")
+    one = f"/v1/leases/{lease['id']}"
+    for caller in ("reader", "service", "member"):
+        paths = [one, f"{one}?while_status=QUEUED&timeout=0", "/v1/leases", f"{one}/readings"]
+        paths += ["/v1/leases?all_projects=true"] if caller == "service" else []
+        answers = [world.call(caller, "GET", path) for path in paths]
+        said = "".join(response.text for response in answers)
+        assert lease["id"] in said
+        shown = [word for word in hidden if word in said]
+        if caller == "member":
+            assert shown
+        else:
+            assert shown == []
+            refused = world.call(caller, "GET", f"{one}/environment")
+            assert refused.status_code == 403
+    world.database.close()
 
 
 def test_the_environment_may_be_asked_for_again(world):
@@ -163,6 +187,53 @@ def test_other_projects_can_neither_see_nor_end_it(world):
         assert world.call("stranger", method, f"/v1/leases/{lease_id}").status_code == 404
     assert world.call("reader", "DELETE", f"/v1/leases/{lease_id}").status_code == 403
     assert alloc(world, "reader").status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("known", "written"),
+    [
+        ("compute1", "COMPUTE1"),
+        ("compute1", "Compute1.example.org"),
+        ("compute1", "compute1.example.org."),
+        ("Node7.example.org", "node7"),
+        ("Node7.example.org", "NODE7.EXAMPLE.ORG"),
+        ("Node7.example.org", "node7.example"),
+    ],
+)
+def test_a_host_is_known_in_other_case_and_with_or_without_its_domain(world, known, written):
+    with world.database.write() as session:
+        endpoints.register(session, known, {"bindings": {}, "problems": []})
+    response = alloc(world, consumer={"host": written}, **SHARED)
+    lease = response.json["lease"]
+    assert (lease["access"], lease["consumer"]["host"]) == ("masked", known)
+    assert response.json["notes"] == [f"consumer.host: {written} is {known} here"]
+    exact = alloc(world, consumer={"host": known}, **SHARED).json
+    assert (exact["lease"]["access"], exact["notes"]) == ("masked", [])
+
+
+@pytest.mark.parametrize("written", ["laptop", "compute", "compute10", "compute1-other", "ompute1"])
+def test_a_host_that_is_no_known_one_is_none(world, written):
+    lease = alloc(world, consumer={"host": written}, **SHARED).json["lease"]
+    assert (lease["access"], lease["consumer"]["host"]) == ("direct", written)
+
+
+def test_a_host_that_may_be_several_is_refused(world):
+    with world.database.write() as session:
+        for name in ("node7.a", "node7.b", "Node8", "node8"):
+            endpoints.register(session, name, {"bindings": {}, "problems": []})
+    for written, names in (("node7", "node7.a and node7.b"), ("NODE8", "Node8 and node8")):
+        error = only_error(alloc(world, consumer={"host": written}))
+        assert (error["status"], f"{names}: name the one" in error["detail"]) == (400, True)
+    assert alloc(world, consumer={"host": "node8"}).json["lease"]["consumer"]["host"] == "node8"
+
+
+def test_the_host_of_gpus_is_known_alike(world):
+    for where in ({"host": "GPU2.example.org"}, {"locality": "local"}):
+        lease = alloc(world, consumer={"host": "Gpu2"}, **where).json["lease"]
+        shown = world.call("admin", "GET", f"/v1/leases/{lease['id']}").json["lease"]
+        assert {device["gpu_host"] for device in shown["devices"]} == {"gpu2"}
+    check = {"count": 1, "host": "GPU2", "consumer": {"host": "GPU2"}, "locality": "local"}
+    assert world.call("member", "POST", "/v1/checks", {"check": check}).json["check"]["fits"]
 
 
 class TestOnAHostWithAnEndpoint:

@@ -9,7 +9,9 @@ def test_admins_see_every_gpu_and_its_leases(desk):
     desk.sit("admin")
     status, out, err = desk.type("top", "-once")
     assert (status, err) == (0, "")
-    assert out.startswith("8 GPUs on 2 hosts, 7 idle, 2048 of 65536 MiB held or withheld, 1 lease,")
+    assert out.startswith(
+        "8 GPUs on 2 hosts, 7 idle, 2048 of 65536 MiB claimed or withheld, 1 lease,"
+    )
     (held,) = (line for line in out.splitlines() if "(blue)" in line)
     assert "-----..............." in held
     assert held.endswith(f"shared  {lease['name']} (blue)")

@@ -75,7 +75,7 @@ def test_left_out_the_period_is_this_month_until_now(world):
         ("start=2026-13-01", "month"),
         ("start=2026-02-30", "day"),
         ("start=2026-01-01T25:00Z", "hour"),
-        ("start=2026-01-01T10:00:00", "a time in UTC such as"),
+        ("start=2026-01-01T10", "a time such as"),
         ("start=yesterday", "a date such as"),
         ("end=0000-01-01", "year"),
     ],

@@ -7,6 +7,7 @@ import functools
 import json
 import re
 import tempfile
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,13 +30,12 @@ from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.conf.grants import allows_direct
 from gsaas.db import endpoints, gpus, models
 from gsaas.db.database import Database
-from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.policy_selection import PolicySelection
+from gsaas.gpgpums.rules import MaskedAddresses, PolicySelection
 from gsaas.limits.base import UNITS, UNLIMITED
 from gsaas.notifications.emitter import Notifications
 from gsaas.objects.gpu_report import GpuInfo
-from gsaas.remoting import base as remoting
+from gsaas.remoting.drivers import Drivers
 from gsaas.rpc import notifiers
 from tests.api import fields
 from tests.api.doubles import MemoryCloud, MemoryEngine
@@ -96,7 +96,7 @@ def fill(database: Database, hosts: int = 2, gpus_per_host: int = 4) -> None:
 
 @functools.cache
 def _filled(hosts: int) -> bytes:
-    """Return the file of a database with *hosts* GPU hosts, cached because creating it takes longer than most tests."""
+    """Return the content of a database with *hosts* GPU hosts, cached because making it takes longer than a test."""
 
     def make(database: Database) -> None:
         models.Base.metadata.create_all(database.engine)
@@ -154,24 +154,30 @@ class World:
         authenticate: Authenticate | None = None,
         bus: str | None = rpc.IN_PROCESS,
         database: Database | None = None,
+        own_daemons: bool = False,
     ) -> World:
         """Return a world with *database* or that in *folder*; if there is none, it is created with *hosts* GPU hosts.
 
         *settings* is the content of its configuration file. Callers are those of `CALLERS`, unless *authenticate*
-        identifies them. *bus* is the URL for notifications, None the one in *settings*.
+        identifies them. *bus* is the URL for notifications, None the one in *settings*. Leases have no daemons of
+        their own, which nothing would start here, but with *own_daemons*, as the driver has them.
         """
         (folder / "gsaas.conf").write_text(settings, encoding="utf-8")
         conf = gsaas.conf.load(files=[str(folder / "gsaas.conf")])
+        conf.set_override("driver", driver, "remoting")
+        drivers = Drivers(conf)
         # Most tests are about other things, and have more leases than a project gets by default, or no key for grants.
         for resource in UNITS:
             conf.set_default(resource, UNLIMITED, "quotas")
         conf.set_default("direct", "always", "grants")
+        for days in ("reservation_days", "reservation_days_ahead"):
+            conf.set_default(days, 0, "quotas")
         if database is None:
-            new = not (folder / "gsaas.db").exists()
-            if new:
-                (folder / "gsaas.db").write_bytes(_filled(hosts))
-            database = sqlite.opened(f"sqlite:///{folder}/gsaas.db")
-            if new:
+            path = folder / "gsaas.db"
+            if path.exists():
+                database = sqlite.opened(f"sqlite:///{path}")
+            else:
+                database = sqlite.in_file(path, _filled(hosts))
                 _report_now(database)
         subscriptions = LeaseSubscriptions(conf.queue.long_polls)
         # Connecting takes as long as a whole test, and most send nothing.
@@ -186,9 +192,10 @@ class World:
             database,
             attempts=conf.gpgpums.claim_attempts,
             heartbeat_timeout=3600,
-            masked=MaskedAddresses(conf.rodvr.masked_prefix, 8308),
+            masked=MaskedAddresses(conf.rodvr.masked_prefix, 8308, drivers.masked_ports),
+            daemon_ports=drivers.daemon_ports if own_daemons else {},
             native=conf.remoting.native,
-            local=MaskedAddresses(conf.rodvr.local_prefix, 8308),
+            local=MaskedAddresses(conf.rodvr.local_prefix, 8308, drivers.masked_ports),
             local_per_project=conf.rodvr.local_per_project,
             direct=allows_direct(conf),
             quotas=limits.load(conf),
@@ -207,7 +214,7 @@ class World:
             claims=claims,
             engine=engine,
             cloud=cloud,
-            remoting=remoting.load(driver, conf),
+            drivers=drivers,
             subscriptions=subscriptions,
             notifications=notifications,
         )
@@ -243,11 +250,13 @@ class World:
 
     def rows(self) -> dict[str, list[tuple[Any, ...]]]:
         """Return all rows of the database, by table."""
-        with self.database.engine.connect() as connection:
-            return {
-                name: sorted(connection.exec_driver_sql(f"SELECT * FROM {name}"), key=repr)
-                for name in models.Base.metadata.tables
-            }
+        with closing(self.database.engine.raw_connection()) as connection:
+            return {name: _rows(connection.cursor(), name) for name in models.Base.metadata.tables}
+
+
+def _rows(cursor: Any, table: str) -> list[tuple[Any, ...]]:
+    cursor.execute(f"SELECT * FROM {table}")
+    return sorted(map(tuple, cursor.fetchall()), key=repr)
 
 
 def is_of(route: Route, path: str) -> bool:
@@ -260,12 +269,12 @@ def _validator(schema: Any) -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema, format_checker=checker)
 
 
-REPLIES = {
-    (route.method, route.path, version): _validator(fields.at(route.returns.schema, version))
-    for route in ROUTES
-    for version in fields.VERSIONS
-    if route.returns.schema is not None
-}
+@functools.cache
+def _reply(route: Route, version: str) -> jsonschema.Draft202012Validator:
+    """What validates the JSON that *route* answers in a microversion."""
+    return _validator(fields.at(route.returns.schema, version))
+
+
 ERRORS = _validator(schemas.common.ERRORS)
 
 
@@ -275,7 +284,7 @@ def expect_documented(route: Route, response: Any) -> None:
     assert success or response.status_code in route.error_statuses()
     if response.is_json:
         spoken = response.headers.get(microversions.HEADER, "gpu-scheduling 1.0").split()[1]
-        allowed = REPLIES[route.method, route.path, spoken] if success else ERRORS
+        allowed = _reply(route, spoken) if success else ERRORS
         allowed.validate(response.json)
     else:
         assert success

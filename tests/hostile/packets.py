@@ -96,7 +96,7 @@ def hold(ip, port, count):
     connections = []
     for _ in range(int(count)):
         connection = socket.socket()
-        connection.settimeout(3)
+        connection.settimeout(60)
         try:
             connection.connect((ip, int(port)))
             connection.recv(1)  # the daemon greets: it is no connection that ends at once

@@ -454,6 +454,32 @@ def test_one_project_has_no_more_than_its_share_of_a_hosts_addresses(build):
     assert take(60, "stranger").status_code == 202
 
 
+def test_a_member_holds_no_more_gpus_than_its_quota_by_whatever_reservations(build):
+    world = build("[quotas]\ncgpus = 4\nreservation_days = 30\nreservation_days_ahead = 90\n")
+
+    def reserve(count: int, **times: str) -> int:
+        body = {"reservation": {"cgpus": {"count": count}, **times}}
+        headers = {"OpenStack-API-Version": "gpu-scheduling latest"}
+        answer = world.call("member", "POST", "/v1/reservations", body, headers=headers)
+        return int(answer.status_code)
+
+    def after(days: int) -> str:
+        return (timeutils.utcnow() + datetime.timedelta(days=days)).isoformat()
+
+    assert reserve(1, end="9999-12-31") == 403
+    assert reserve(1, start="9999-12-30", end="9999-12-31") == 403
+    assert reserve(4, end=after(29)) == 201
+    for count in (1, 4):
+        assert reserve(count, end=after(29)) == 403
+        assert reserve(count, start=after(50), end=after(60)) == 403
+        assert launch(world, cgpus={"count": count}, server=None).status_code == 403
+    launch(world, cgpus={"count": 4}, server=None, wait=None)
+    world.claims.run_audit()
+    with world.database.read() as session:
+        held = [gpu.used_mb + gpu.reserved_mb for gpu in session.query(models.GpuRow)]
+    assert sum(held) == 4 * 8192
+
+
 def test_by_default_no_member_has_every_gpu():
     conf = gsaas.conf.load(files=[])
     assert (conf.quotas.driver, conf.quotas.cgpus) == ("config", 16)

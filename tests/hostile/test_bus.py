@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import kombu
 import pytest
 from amqp.exceptions import AccessRefused, NotAllowed, NotFound, PreconditionFailed
+from kombu.exceptions import OperationalError
 
 import gsaas.conf
 from gsaas import rpc
@@ -30,9 +32,9 @@ from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
 from tests.support.ports import ADDRESS
 from tests.support.rabbitmq import RabbitMQ
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.services
 
 SECRET = "a secret of the controllers"
 EVIL = "evil@gsaas-monitor"
@@ -84,29 +86,48 @@ class Agent:
         self.told.set()
 
 
+GUIDE = Path(__file__).parents[2] / "doc" / "operator-guide.md"
+HOSTS = ("gpu1", "evil")
+DEFINITIONS = {
+    "vhosts": [{"name": "gsaas"}, {"name": "/"}],
+    "users": [
+        {"name": name, "password": "x", "tags": ""}
+        for name in ("controllers", *(f"gsaas-{host}" for host in HOSTS))
+    ],
+    "permissions": [
+        {"user": "controllers", "vhost": "gsaas", "configure": ".*", "write": ".*", "read": ".*"}
+    ],
+}
+
+
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory) -> Iterator[RabbitMQ]:
-    with RabbitMQ() as broker:
-        broker.control("add_vhost", "gsaas")
-        broker.control("add_user", "controllers", "x")
-        broker.control("set_permissions", "-p", "gsaas", "controllers", ".*", ".*", ".*")
-        both = ["gpu", "compute"]
-        for host, roles in {"gpu1": both, "evil": both, "compute1": ["compute"]}.items():
-            broker.control("add_user", f"gsaas-{host}", "x")
-            for command in printed(host, roles):
-                assert command[0] == "rabbitmqctl"
-                broker.control(*command[1:])
+def broker() -> Iterator[RabbitMQ]:
+    with RabbitMQ(definitions=DEFINITIONS) as broker:
+        for command in (*guide(), *(command for host in HOSTS for command in printed(host))):
+            assert command[0] == "rabbitmqctl"
+            broker.control(*command[1:])
         yield broker
 
 
-def printed(host: str, roles: list[str]) -> list[list[str]]:
-    """What `gsaas-manage bus permissions` prints."""
+def guide() -> list[list[str]]:
+    """The commands with which the operator's guide limits what hosts take from the broker."""
+    found = [
+        shlex.split(line)
+        for line in GUIDE.read_text().splitlines()
+        if line.startswith(("    rabbitmqctl set_vhost_limits", "    rabbitmqctl set_policy -p"))
+    ]
+    assert [command[1] for command in found] == ["set_vhost_limits", "set_policy"]
+    return found
+
+
+def printed(host: str) -> list[list[str]]:
+    """What `gsaas-manage bus permissions` prints for a host with GPUs and servers."""
     from contextlib import redirect_stdout
     from io import StringIO
 
     with redirect_stdout(StringIO()) as out:
-        words = [word for role in roles for word in ("--role", role)]
-        assert manage.main(["bus", "permissions", host, *words]) == 0
+        words = ("bus", "permissions", host, "--role", "gpu", "--role", "compute")
+        assert manage.main(words) == 0
     return [shlex.split(line) for line in out.getvalue().splitlines()]
 
 
@@ -156,6 +177,16 @@ def serve(connect) -> Iterator[Callable[..., None]]:
         yield serving
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent waits for its engine however busy this machine is."""
+    monkeypatch.setattr("gsaas.rpc.engine.REPORT_TIMEOUT", PATIENCE)
+
+
+def to_monitors(bus: rpc.Bus) -> MonitorClient:
+    return MonitorClient(bus, timeout=PATIENCE)
+
+
 @pytest.fixture
 def engine(connect, serve) -> Engine:
     engine = Engine()
@@ -170,7 +201,8 @@ def raw(broker: RabbitMQ) -> Iterator[Callable[[], kombu.Connection]]:
 
         def connected(virtual_host: str = "gsaas") -> kombu.Connection:
             made = kombu.Connection(
-                f"amqp://gsaas-evil:x@{ADDRESS}:{broker.port}/{virtual_host}", connect_timeout=10
+                f"amqp://gsaas-evil:x@{ADDRESS}:{broker.port}/{virtual_host}",
+                connect_timeout=PATIENCE,
             )
             connections.callback(made.release)
             return made
@@ -185,13 +217,13 @@ def test_an_agent_does_all_that_it_has_to_with_its_permissions(connect, serve, e
     serve(rpc.agent_server(gpu, rpc.MONITOR, "gpu1", monitor))
     serve(rpc.agent_server(compute, rpc.RODVR, "gpu1", endpoint))
     assert EngineClient(gpu).monitor_report("gpu1", REPORT).monitor_interval is None
-    assert EngineClient(compute).endpoint_started("gpu1").serial == 7
+    assert EngineClient(compute).endpoint_started("gpu1", PATIENCE).serial == 7
     assert engine.reports == ["gpu1"]
-    monitors = MonitorClient(connect())
+    monitors = to_monitors(connect())
     assert monitors.apply("gpu1", DesiredState(7)) == {"serial": 7}
     monitors.report_every(["gpu1"], 5.0)
-    assert monitor.told.wait(20)
-    assert EndpointClient(connect(), 20.0).remove("gpu1", "port", 8) == {"removed": "port"}
+    assert monitor.told.wait(PATIENCE)
+    assert EndpointClient(connect(), PATIENCE).remove("gpu1", "port", 8) == {"removed": "port"}
 
 
 def test_a_host_cannot_report_in_the_name_of_another(connect, engine) -> None:
@@ -227,14 +259,14 @@ def test_a_host_cannot_command_another(connect, serve, raw) -> None:
     """Nothing keeps it from sending: it may publish to the default exchange, as answers need."""
     agent = Agent()
     serve(rpc.agent_server(connect("gpu1"), rpc.MONITOR, "gpu1", agent))
-    until(lambda: MonitorClient(connect()).apply("gpu1", DesiredState(1)), "the agent", 20)
+    until(lambda: to_monitors(connect()).apply("gpu1", DesiredState(1)), "the agent")
     evil = connect("evil")
     with pytest.raises((AgentCallFailed, rpc.BusError)):
         MonitorClient(evil, timeout=3.0).apply("gpu1", DesiredState(2))
     command = {"method": "apply", "args": {"wanted": {"serial": 3}}, "version": "1.0"}
     message = {"oslo.version": "2.0", "oslo.message": json.dumps(command | {"_unique_id": "x"})}
     raw().Producer().publish(message, routing_key="gpu1@gsaas-monitor", serializer="json")
-    MonitorClient(connect()).apply("gpu1", DesiredState(4))
+    to_monitors(connect()).apply("gpu1", DesiredState(4))
     assert [wanted["serial"] for wanted in agent.applied] == [1, 4]
 
 
@@ -271,7 +303,7 @@ def test_a_host_cannot_have_messages_of_others_copied_to_its_own_queue(raw, engi
 def test_a_host_reads_no_answers_to_the_engine_or_to_another_host(raw, connect, serve) -> None:
     serve(rpc.agent_server(connect("gpu1"), rpc.MONITOR, "gpu1", Agent()))
     controllers = connect()
-    MonitorClient(controllers).apply("gpu1", DesiredState(1))
+    to_monitors(controllers).apply("gpu1", DesiredState(1))
     for name in (controllers._driver._reply_q, "gpu1@gsaas-monitor_reply_" + "0" * 32):
         with pytest.raises(AccessRefused):
             raw().channel().queue_declare(name, passive=False)
@@ -282,7 +314,7 @@ def test_a_host_reads_no_answers_to_the_engine_or_to_another_host(raw, connect, 
 def test_users_tokens_reach_the_engine_and_no_host(raw, connect, engine, serve) -> None:
     serve(rpc.agent_server(connect("evil"), rpc.MONITOR, "evil", Agent()))
     EngineClient(connect()).lease_changed(LAUNCH, "lease-1")
-    until(lambda: engine.tokens == [TOKEN], "the message of the API", 20)
+    until(lambda: engine.tokens == [TOKEN], "the message of the API")
     for queue in ("gsaas-engine", "gsaas-engine_fanout"):
         with pytest.raises(AccessRefused):
             raw().channel().basic_get(queue)
@@ -293,7 +325,7 @@ def test_users_tokens_reach_the_engine_and_no_host(raw, connect, engine, serve) 
 def test_a_host_cannot_send_what_only_the_api_sends(connect, engine) -> None:
     EngineClient(connect("evil")).lease_changed(LAUNCH, "lease-1")
     EngineClient(connect()).lease_changed(LAUNCH, "lease-2")
-    until(lambda: engine.tokens, "the message of the API", 20)
+    until(lambda: engine.tokens, "the message of the API")
     assert engine.tokens == [TOKEN]
 
 
@@ -321,7 +353,7 @@ def test_a_host_cannot_read_users_tokens_by_replacing_the_exchange(
     with suppress(AccessRefused, NotFound):
         channel.queue_bind(EVIL, exchange, rpc.ENGINE)
     api.lease_changed(LAUNCH, "lease-2")
-    until(lambda: engine.tokens == [TOKEN, TOKEN], "both messages of the API", 20)
+    until(lambda: engine.tokens == [TOKEN, TOKEN], "both messages of the API")
     assert raw().channel().basic_get(EVIL, no_ack=True) is None
 
 
@@ -356,7 +388,7 @@ def questions(broker) -> Iterator[Callable[[str], dict]]:
         def take(topic: str) -> dict:
             channel.queue_declare(topic, durable=False, auto_delete=False)
             channel.queue_bind(topic, rpc.EXCHANGE, topic)
-            got = until(lambda: channel.basic_get(topic, no_ack=True), "a question", 20)
+            got = until(lambda: channel.basic_get(topic, no_ack=True), "a question")
             return json.loads(json.loads(got.body)["oslo.message"])
 
         yield take
@@ -373,7 +405,7 @@ def signed_by_evil(question: dict, answer: object) -> dict:
 @pytest.mark.parametrize("sign", [lambda _, answer: answer, signed_by_evil])
 def test_a_host_cannot_answer_for_another_nor_for_the_engine(raw, connect, questions, sign) -> None:
     """Not even where it knows the number of the question, which oslo.messaging draws at random."""
-    monitors, gpu1 = MonitorClient(connect(), timeout=20), EngineClient(connect("gpu1"))
+    monitors, gpu1 = to_monitors(connect()), EngineClient(connect("gpu1"))
     for topic, call, answer in (
         (
             rpc.agent_name(rpc.MONITOR, "gpu1"),
@@ -387,12 +419,12 @@ def test_a_host_cannot_answer_for_another_nor_for_the_engine(raw, connect, quest
             question = questions(topic)
             forge(raw, question, sign(question, answer))
             with pytest.raises((AgentCallFailed, rpc.BusError), match="not believed"):
-                asked.result(30)
+                asked.result(PATIENCE)
 
 
 def test_a_forged_failure_of_a_call_does_no_more_than_silence_would(raw, connect, questions):
     """Failures are not signed. Whoever could send one would have to know the number of the question, too."""
-    monitors = MonitorClient(connect(), timeout=20)
+    monitors = to_monitors(connect())
     with ThreadPoolExecutor() as pool:
         asked = pool.submit(monitors.apply, "gpu1", DesiredState(1))
         question = questions(rpc.agent_name(rpc.MONITOR, "gpu1"))
@@ -409,7 +441,7 @@ def test_a_forged_failure_of_a_call_does_no_more_than_silence_would(raw, connect
         message = {"oslo.version": "2.0", "oslo.message": json.dumps(reply)}
         raw().Producer().publish(message, routing_key=question["_reply_q"], serializer="json")
         with pytest.raises(AgentCallFailed, match="the monitor of gpu1 reports an error") as failed:
-            asked.result(30)
+            asked.result(PATIENCE)
     assert str(failed.value).isprintable()
     assert len(str(failed.value)) < 2000
 
@@ -418,9 +450,132 @@ def test_while_nothing_is_enforced_unsigned_answers_are_taken(connect, serve, en
     """So hosts can get their keys one after the other."""
     without = Agent()
     serve(rpc.agent_server(connect("gpu1", signs=False), rpc.MONITOR, "gpu1", without))
-    assert MonitorClient(connect(enforce=False)).apply("gpu1", DesiredState(7)) == {"serial": 7}
+    assert to_monitors(connect(enforce=False)).apply("gpu1", DesiredState(7)) == {"serial": 7}
     with pytest.raises(AgentCallFailed, match="not signed"):
-        MonitorClient(connect()).apply("gpu1", DesiredState(8))
+        to_monitors(connect()).apply("gpu1", DesiredState(8))
+
+
+# What a host writes into the log of the engine
+
+
+class StrictEngine(Engine):
+    """Refuses what is no report, with text of the sender's choice."""
+
+    def monitor_report(self, context: RequestContext, host: str, report: dict) -> dict:
+        if report.get("gpus") == []:
+            return super().monitor_report(context, host, report)
+        raise ValueError(f"{report!r} is no report")
+
+
+RUBBISH = [
+    *(b"", b"{", b"\xff\xfe", b"[]", b"{}", b"17", b"null"),
+    b'{"method":"x"}',
+    b'{"oslo.version":"9.0","oslo.message":"{}"}',
+    b'{"oslo.version":"2.0","oslo.message":"{"}',
+    b'{"oslo.version":"2.0","oslo.message":"[]"}',
+    b'{"oslo.version":"2.0","oslo.message":"{}"}',
+]
+MESSAGES: list[dict] = [
+    {"method": "no such method", "args": {}},
+    {"method": "target", "args": {}},
+    {"method": 17, "args": {}},
+    {"method": "monitor_report", "args": []},
+    {"method": "monitor_report", "args": {"host": "gpu1"}},
+    {"method": "monitor_report", "args": {"host": "gpu1", "report": {}}, "version": "77.0"},
+    {"method": "monitor_report", "args": {}, "_context_roles": 5, "_context_is_admin": "\n\n"},
+    {"method": "lease_changed", "args": {"lease_id": "x" * 5000}},
+    {"method": "lease_changed", "args": {}, "_msg_id": "m", "_reply_q": "no such queue\n" * 9},
+]
+
+
+def on_the_wire(message: dict, number: int) -> bytes:
+    inner = json.dumps(message | {"_unique_id": f"u{number}"})
+    return json.dumps({"oslo.version": "2.0", "oslo.message": inner}).encode()
+
+
+def test_a_host_that_sends_rubbish_writes_less_than_it_sends(raw, connect, serve, caplog) -> None:
+    """Sixty bytes made a traceback of 3.7 kB. Others' lines are not hidden by that, either."""
+    engine = StrictEngine()
+    serve(rpc.server(connect(), rpc.ENGINE, "ctl1", engine, may_send))
+    evil, gpu1 = EngineClient(connect("evil")), EngineClient(connect("gpu1"))
+    gpu1.monitor_report("gpu1", REPORT)
+    caplog.clear()
+    producer, sent = raw().Producer(), 0
+    for number in range(200):
+        for body in (*RUBBISH, *(on_the_wire(each, number) for each in MESSAGES)):
+            producer.publish(
+                body,
+                routing_key=rpc.ENGINE,
+                content_type="application/json",
+                content_encoding="utf-8",
+            )
+            sent += len(body)
+    for _ in range(50):
+        with pytest.raises(rpc.BusError, match="is no report"):
+            evil._call("monitor_report", PATIENCE, host="evil", report={"x\n" * 500: "x" * 5000})
+    with pytest.raises(rpc.BusError, match="is no report"):
+        gpu1._call("monitor_report", PATIENCE, host="gpu1", report={"gpus": 1})
+    gpu1.monitor_report("gpu1", REPORT)
+    assert engine.reports == ["gpu1", "gpu1"]
+    of_evil = [line for line in caplog.messages if "monitor_report of evil is refused" in line]
+    of_gpu1 = [line for line in caplog.messages if "monitor_report of gpu1 is refused" in line]
+    assert (len(of_evil), len(of_gpu1)) == (1, 1)
+    assert all(record.exc_info is None for record in caplog.records)
+    assert len(caplog.text) < 60_000 < sent / 5
+    assert max(map(len, caplog.messages)) <= 500
+    assert all(line.isprintable() for line in caplog.messages)
+
+
+def test_a_bug_of_the_engine_is_a_traceback_all_the_same(connect, serve, caplog) -> None:
+    class Broken(Engine):
+        def monitor_report(self, context: RequestContext, host: str, report: dict) -> dict:
+            raise ZeroDivisionError
+
+    serve(rpc.server(connect(), rpc.ENGINE, "ctl1", Broken(), may_send))
+    for _ in range(3):
+        with pytest.raises(rpc.BusError):
+            EngineClient(connect("gpu1")).monitor_report("gpu1", REPORT)
+    assert caplog.text.count("Traceback") == 1
+
+
+# What a host takes from the broker
+
+
+def test_a_host_cannot_declare_queues_without_end(broker, raw, connect, serve, engine) -> None:
+    """By the limit of the virtual host that the operator's guide sets. Who is connected does not notice."""
+    agent = Agent()
+    serve(rpc.agent_server(connect("gpu1"), rpc.MONITOR, "gpu1", agent))
+    gpu1, monitors = EngineClient(connect("gpu1")), to_monitors(connect())
+    gpu1.monitor_report("gpu1", REPORT)
+    monitors.apply("gpu1", DesiredState(1))
+    broker.control("set_vhost_limits", "-p", "gsaas", '{"max-queues": 60}')
+    try:
+        channel = raw().channel()
+        with pytest.raises(PreconditionFailed, match="queue limit"):
+            for number in range(1000):
+                channel.queue_declare(f"{EVIL}_reply_{number}", auto_delete=False)
+        listed = broker.control("list_queues", "-p", "gsaas", "name").splitlines()
+        assert sum(name.startswith(EVIL) for name in listed) < 60
+        gpu1.monitor_report("gpu1", REPORT)
+        assert monitors.apply("gpu1", DesiredState(2)) == {"serial": 2}
+    finally:
+        for command in guide():
+            broker.control(*command[1:])
+        for name in broker.control("list_queues", "-p", "gsaas", "name").splitlines():
+            if name.startswith(EVIL):
+                raw().channel().queue_delete(name)
+
+
+def test_a_host_cannot_connect_without_end(raw) -> None:
+    """By the limits that `gsaas-manage bus permissions` sets for its account."""
+    made = [raw() for _ in range(70)]
+    with pytest.raises(NotAllowed, match="connection limit"):
+        for each in made:
+            each.connect()
+    connection = made[0]
+    with pytest.raises((NotAllowed, OperationalError)):
+        for _ in range(300):
+            connection.channel()
 
 
 def test_agents_of_an_older_release_are_named(broker, connect) -> None:
@@ -445,4 +600,5 @@ def test_the_command_applies_the_permissions_itself(broker, tmp_path, monkeypatc
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     assert manage.main(["bus", "permissions", "gpu1", "--role", "gpu", "--apply"]) == 0
     told = (tmp_path / "told").read_text().splitlines()
-    assert told == ["set_permissions gsaas", "set_topic_permissions gsaas"]
+    limits = 'set_user_limits {"max-connections": 64, "max-channels": 256}'
+    assert told == ["set_permissions gsaas", "set_topic_permissions gsaas", limits]

@@ -32,9 +32,7 @@ GPU = GpuInfo("GPU-a", 0, "NVIDIA L4", 23034, 8308)
 
 @pytest.fixture
 def database(tmp_path) -> Iterator[Database]:
-    path = tmp_path / "gsaas.db"
-    path.write_bytes(sqlite.migrated())
-    database = sqlite.opened(f"sqlite:///{path}")
+    database = sqlite.in_file(tmp_path / "gsaas.db", sqlite.migrated())
     yield database
     database.close()
 

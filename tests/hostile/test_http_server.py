@@ -13,6 +13,7 @@ import pytest
 
 from gsaas.standalone import http_server
 from gsaas.standalone.http_server import HttpServer
+from tests.support.waiting import PATIENCE
 from tests.unit.standalone.test_http_server import echo, send_raw, serving
 
 CONNECTIONS = 24
@@ -35,7 +36,7 @@ def server() -> Iterator[HttpServer]:
         yield made
 
 
-def ask(server: HttpServer, timeout: float = 20.0) -> int:
+def ask(server: HttpServer, timeout: float = PATIENCE) -> int:
     client = http.client.HTTPConnection("127.0.0.1", server.port, timeout=timeout)
     client.request("GET", "/")
     status = client.getresponse().status
@@ -50,7 +51,7 @@ def test_a_client_that_sends_its_request_byte_by_byte_is_cut_off_at_a_deadline(s
         with socket.create_connection(("127.0.0.1", server.port)) as slow:
             slow.sendall(beginning)
             slow.settimeout(0.05)
-            for _ in range(400):
+            for _ in range(4800):
                 try:
                     slow.sendall(b"x" if beginning.startswith(b"G") else b"\r\n")
                     if slow.recv(1) == b"":
@@ -69,7 +70,7 @@ def test_a_client_that_sends_its_request_byte_by_byte_is_cut_off_at_a_deadline(s
 def test_more_slow_connections_than_there_is_room_for_do_not_keep_others_waiting(server, beginning):
     with ExitStack() as slow:
         for _ in range(3 * CONNECTIONS):
-            connection = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+            connection = socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE)
             slow.enter_context(connection)
             connection.sendall(beginning)
         for _ in range(5):

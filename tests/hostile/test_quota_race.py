@@ -6,7 +6,6 @@ GPUs are plentiful, so that claims take different ones and only the quota is in 
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import threading
 from collections import Counter
@@ -22,16 +21,14 @@ from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request
 from tests.support import rows
+from tests.support.racing import PROCESSES
 from tests.support.scheduling import open_claims
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.services
 
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["gsaas.gpgpums.claims", "gsaas.gpgpums.policies.least_load_fit"])
-
 WORKERS = 6
 ROUNDS = 15
-PATIENCE = 120
 PROJECTS = ("blue", "red")
 QUOTA = {"cgpus": 3, "gpu_memory_mb": UNLIMITED, "leases": UNLIMITED}
 
@@ -65,7 +62,7 @@ def test_a_claim_waits_for_the_one_before_it_and_counts_it(database):
     claims = [open_claims(database) for _ in range(2)]
     request = Request(2, "shared", 10)
     claims[0].claim(lease("warm", request, "blue"), request, quota=QUOTA)
-    claims[0].returns.release("warm")
+    claims[0].release("warm")
     outcome = []
 
     def second() -> None:
@@ -142,9 +139,9 @@ def work(url: str, number: int, start: threading.Barrier) -> Counter[str]:
             held.append(wanted.id)
         # The last one is kept while others try, so that there is something to count.
         while len(held) > chance.choice([0, 1]):
-            claims.returns.release(held.pop(0))
+            claims.release(held.pop(0))
     for lease_id in held:
-        claims.returns.release(lease_id)
+        claims.release(lease_id)
     database.close()
     return outcome
 

@@ -18,9 +18,7 @@ DAY = datetime.datetime(2026, 11, 1)
 
 @pytest.fixture
 def database(tmp_path) -> Iterator[Database]:
-    path = tmp_path / "gsaas.db"
-    path.write_bytes(sqlite.migrated())
-    database = sqlite.opened(f"sqlite:///{path}")
+    database = sqlite.in_file(tmp_path / "gsaas.db", sqlite.migrated())
     yield database
     database.close()
 

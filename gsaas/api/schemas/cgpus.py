@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+from gsaas.api import microversions
 from gsaas.api.schemas import common
+from gsaas.objects import device_kinds
 
 MODES = ("exclusive", "shared")
 LOCALITIES = ("any", "local", "remote")
@@ -16,6 +18,15 @@ MEMORY_REFUSED = {
     "not": {},
     "description": "absent in exclusive mode, which claims whole GPUs; mode shared claims parts of GPUs",
 }
+
+KIND = common.since(
+    microversions.KINDS,
+    {
+        "enum": list(device_kinds.KINDS),
+        "description": "The kind of the devices. cuda: GPUs of NVIDIA; cpu: cores and memory of hosts that compute as "
+        "devices. A request without it is for the kind that the operator has chosen.",
+    },
+)
 
 HOSTS = ("any", "one", "spread")
 
@@ -48,6 +59,7 @@ REQUEST = {
                 "maximum": common.MAX_INTEGER,
                 "description": "The number of cGPUs. The masked prefix and the middleware may allow fewer.",
             },
+            "kind": KIND,
             "mode": {
                 "enum": list(MODES),
                 "default": "exclusive",
@@ -82,6 +94,7 @@ REQUEST = {
 CGPUS = common.record(
     {
         "count": {"type": "integer"},
+        "kind": KIND,
         "mode": {"enum": list(MODES)},
         "memory_mb": {
             "type": ["integer", "null"],
@@ -101,12 +114,15 @@ CGPUS = common.record(
 NEAREST = common.record(
     {
         name: CGPUS["properties"][name]
-        for name in ("count", "mode", "memory_mb", "locality", *REQUIREMENTS)
+        for name in ("count", "kind", "mode", "memory_mb", "locality", *REQUIREMENTS)
     },
     optional=tuple(REQUIREMENTS),
     title="NearestFit",
     description="The largest request of this kind that would fit now.",
 )
+
+FACTS = {"properties": {"nearest": common.nullable(NEAREST)}}
+"""What of the facts of an error not every microversion has."""
 
 RELAXED = {
     "enum": [None, "locality", *REQUIREMENTS],

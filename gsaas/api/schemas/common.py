@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gsaas.api import microversions
+from gsaas.api import microversions, times
 
 MAX_INTEGER = 2**31 - 1
 """The largest integer that the database's columns can store."""
@@ -30,6 +30,18 @@ TEXT: dict[str, Any] = {
 """A name or an identifier: one line without control characters of terminals or of the direction of text."""
 
 TIME = {"type": "string", "format": "date-time"}
+
+
+def asked_time(description: str, *, in_query: bool = False) -> dict[str, Any]:
+    """Return the schema of a time or a date of a request, whose *description* says what it is for."""
+    offset = "an offset, whose + is %2B in a URL" if in_query else "an offset"
+    return {
+        "type": "string",
+        "pattern": times.PATTERN,
+        "description": f"{description}; in UTC unless it has {offset}; a date means its midnight",
+    }
+
+
 MIB = {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER}
 
 ERRORS = {
@@ -83,7 +95,10 @@ PAGE = {
         "maximum": MAX_INTEGER,
         "description": "The maximum number of rows to return; the service's own limit may be lower.",
     },
-    "marker": {**TEXT, "description": "The identifier of the last row of the previous page."},
+    "marker": {
+        **TEXT,
+        "description": "Where the page begins, from the link to it; or the identifier of the row before it.",
+    },
 }
 
 

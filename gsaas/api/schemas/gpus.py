@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gsaas.api import microversions
 from gsaas.api.schemas import common
+from gsaas.objects import device_kinds
 
 SORT_KEYS = (
     "uuid",
@@ -119,6 +120,13 @@ GPU = common.record(
             "description": "ip:port of its daemon on the GPU network.",
         },
         "generation": {"type": "integer"},
+        "kind": common.since(
+            microversions.KINDS,
+            {
+                "enum": list(device_kinds.KINDS),
+                "description": "cuda: a GPU of NVIDIA; cpu: cores and memory of its host.",
+            },
+        ),
         "reported_by": common.since(
             microversions.ADOPTION,
             {

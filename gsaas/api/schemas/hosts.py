@@ -55,7 +55,8 @@ HOST = common.record(
         "problems": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "Problems, reported by the host's monitor, that an operator has to solve.",
+            "description": "Problems that an operator has to solve, as its monitor reports them of GPUs, daemons "
+            "and fence; one of them says what of its report was not valid.",
         },
         "silent": {
             "type": "boolean",

@@ -141,13 +141,9 @@ LIST = common.query(
         **common.sorting(SORT_KEYS),
         "changes-since": common.since(
             microversions.SORTING,
-            {
-                "type": "string",
-                "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-                r"(T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?$",
-                "description": "Only leases that have changed since then, RELEASED ones included: a date or a time in "
-                "ISO 8601, in UTC unless it has an offset, whose + is %2B in a URL: such as 2026-11-01T12:00:00Z.",
-            },
+            common.asked_time(
+                "only leases that have changed since then, RELEASED ones included", in_query=True
+            ),
         ),
         "server_id": {**common.TEXT, "description": "Only the lease with this server."},
         "status": {
@@ -259,6 +255,14 @@ LEASE_PROPERTIES = {
         "description": "Packets of the VM that its host dropped, by reason; null until the host has reported.",
         "additionalProperties": {"type": "integer"},
     },
+    "problems": common.since(
+        microversions.PROBLEMS,
+        {
+            "type": "array",
+            "items": {"type": "string"},
+            "description": "What its VM or programs did in the last minutes that was refused, and what to do.",
+        },
+    ),
     "timings": {
         "type": "object",
         "description": "The duration in seconds of each phase of the launch that is complete.",
@@ -309,7 +313,7 @@ CREATED = common.record(
         "notes": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "The cloud's remarks on the server fields, such as a field that it ignores.",
+            "description": "Remarks on the server fields, such as a field that the cloud ignores.",
         },
         "environment": {
             "type": "object",

@@ -6,11 +6,6 @@ from __future__ import annotations
 from gsaas.api.schemas import cgpus, common
 from gsaas.objects.reservation import ReservationStatus
 
-_TIME = {
-    "type": "string",
-    "pattern": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-    r"(T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:[0-9]{2})?)?$",
-}
 _WANTED = {
     name: schema
     for name, schema in cgpus.REQUEST["properties"].items()
@@ -33,11 +28,8 @@ CREATE = common.record(
                         title="ReservedCgpus",
                     ),
                 },
-                "start": {
-                    **_TIME,
-                    "description": "Its beginning, in ISO 8601: in UTC unless it has an offset. By default now.",
-                },
-                "end": {**_TIME, "description": "Its end, in the same form."},
+                "start": common.asked_time("its beginning, not in the past (default: now)"),
+                "end": common.asked_time("its end"),
             },
             optional=("name", "start"),
         )

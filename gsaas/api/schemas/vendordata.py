@@ -13,11 +13,11 @@ ASK = {
         "instance-id": {
             "type": "string",
             "pattern": "^[0-9a-fA-F-]{36}$",
-            "description": "The server. What it asks for, and whose it is, GSaaS asks Nova.",
+            "description": "The id of the server. GSaaS asks Nova for its properties and its owner.",
         },
         "project-id": {
             **common.TEXT,
-            "description": "The server's project, which has to be right.",
+            "description": "The server's project; one that is not the server's own is refused.",
         },
         "boot-roles": {
             "type": ["string", "null"],

@@ -95,6 +95,7 @@ def group(name: str, different: dict[str, str | None], firing: list[str]) -> dic
     }
 
 
+@pytest.mark.slow
 @promtool
 def test_each_alert_fires_when_it_should_and_none_in_a_healthy_cloud(tmp_path):
     assert UNHEALTHY.keys() == RULES.keys()

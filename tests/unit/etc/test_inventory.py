@@ -11,6 +11,7 @@ from gsaas.gpu_host import inventory
 from gsaas.gpu_host.inventory import InventoryError
 from gsaas.objects.gpu_report import GpuInfo
 
+PORTS = range(8308, 65536)
 ETC = Path(__file__).parents[3] / "etc/gsaas"
 HOST = 'gpu_network = "192.0.2.0/24"\n[[hosts]]\nname = "gpu01"\ngpu_address = "192.0.2.11"\n'
 
@@ -22,16 +23,16 @@ def test_the_sample_of_a_simulated_cloud_equals_the_default():
 def test_the_sample_of_gpu_hosts_gives_each_gpu_its_uuid_and_its_daemon_a_port():
     host = inventory.load(str(ETC / "gpu-host.toml")).host("gpu01")
     facts = {"model": "NVIDIA A100-PCIE-40GB", "memory_mb": 40960, "compute_capability": "8.0"}
-    assert host.gpu_infos(8308) == [
+    assert host.gpu_infos(PORTS) == [
         GpuInfo("GPU-7c1e3f0a-9d52-4d1b-8a7e-0d4f2b9e6a10", 0, daemon_port=8308, **facts),
         GpuInfo("GPU-2b8d6c44-51fe-4c3a-9e0b-7f6a1c5d8e21", 1, daemon_port=8309, **facts),
     ]
 
 
 def test_uuids_that_are_not_declared_are_generated_and_stay_the_same():
-    (first, second) = inventory.parse(HOST + "gpus = 2\n").host("gpu01").gpu_infos(8308)
+    (first, second) = inventory.parse(HOST + "gpus = 2\n").host("gpu01").gpu_infos(PORTS)
     assert first.uuid != second.uuid
-    (again, _) = inventory.parse(HOST + "gpus = 2\n").host("gpu01").gpu_infos(8308)
+    (again, _) = inventory.parse(HOST + "gpus = 2\n").host("gpu01").gpu_infos(PORTS)
     assert again == first
 
 

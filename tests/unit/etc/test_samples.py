@@ -93,6 +93,7 @@ def test_every_option_says_what_it_is_for(key: tuple[str, str]):
     assert len((OPTIONS[key].help or "").split()) > 5
 
 
+@pytest.mark.slow
 def test_the_sample_of_access_rules_shows_every_rule(tmp_path: Path):
     path = tmp_path / "policy.yaml"
     generate("oslopolicy-sample-generator", "gsaas-policy-generator.conf", path)
@@ -100,6 +101,7 @@ def test_the_sample_of_access_rules_shows_every_rule(tmp_path: Path):
     assert yaml.safe_load(text) == {rule.name: rule.check_str for rule in rbac.list_rules()}
 
 
+@pytest.mark.slow
 def test_oslo_configs_validator_accepts_every_option_of_the_sample_and_refuses_others(sample: Path):
     names = "|".join(name for _, name in OPTIONS)
     text = re.sub(rf"^#({names}) = (?!<None>)", r"\1 = ", sample.read_text(), flags=re.MULTILINE)
