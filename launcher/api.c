@@ -55,7 +55,7 @@ enum outcome api_exchange(struct api *api, const char *method, const char *path,
     };
     response_free(response);
     if (!api->connection && !(api->connection = connection_new(api->url, api->bundle))) {
-        snprintf(api->reason, sizeof api->reason, "this is no URL");
+        snprintf(api->reason, sizeof api->reason, "this is not a URL");
         return UNSENT;
     }
     enum outcome outcome = FAILED;

@@ -336,7 +336,7 @@ void lease_release(struct lease *lease)
     bool released = request_lease(lease, "DELETE", "", CLEANUP_TIMEOUT, -1, &response) == COMPLETED
                     && (response.status < 300 || response.status == 404);
     if (!released)
-        fprintf(stderr, "gsaas: lease %s could not be given back; it ends by itself within %d s\n", lease->id,
+        fprintf(stderr, "gsaas: lease %s could not be released; it ends by itself within %d s\n", lease->id,
                 KEEPALIVE);
     response_free(&response);
 }

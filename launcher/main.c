@@ -5,9 +5,11 @@
  * serves `gsaas run` as well, and no other command waits for them.
  */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "python.h"
 #include "run.h"
@@ -27,8 +29,18 @@ static run_function *load(void)
     return function;
 }
 
+/* Open a file that fails at every use in place of each standard file that the caller has closed: otherwise the
+ * connection to the API would take its number, and messages would be sent there. The command finds it closed again. */
+static void open_closed_files(void)
+{
+    for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
+        if (fcntl(file, F_GETFD) == -1)
+            open("/dev/null", (file == STDIN_FILENO ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+}
+
 int main(int argc, char **argv)
 {
+    open_closed_files();
     run_function *run = argc > 1 && strcmp(argv[1], "run") == 0 ? load() : NULL;
     return run ? run(argc, argv) : python_exec(argv);
 }

@@ -19,7 +19,7 @@ struct option {
     const char *value;
 };
 
-enum { NCGPUS, MODE, POOLMEM, LOCALITY, POLICY, MODEL, CAPABILITY, HOSTS, HOST, NAME, RESERVATION, OPTIONS };
+enum { NCGPUS, KIND, MODE, POOLMEM, LOCALITY, POLICY, MODEL, CAPABILITY, HOSTS, HOST, NAME, RESERVATION, OPTIONS };
 
 /* Whether it is a number of at least 1 with at most 9 decimal digits. JSON allows no leading zero. */
 static bool is_number(const char *value)
@@ -111,6 +111,7 @@ static char *make_body(const struct option *options, const char *wait)
     gethostname(hostname, sizeof hostname - 1);
     json_t *cgpus = json_object();
     add_member(cgpus, "count", &options[NCGPUS]);
+    add_member(cgpus, "kind", &options[KIND]);
     add_member(cgpus, "mode", &options[MODE]);
     add_member(cgpus, "memory_mb", &options[POOLMEM]);
     add_member(cgpus, "locality", &options[LOCALITY]);
@@ -139,6 +140,7 @@ bool request_read(char **words, struct request *request)
 {
     struct option options[OPTIONS] = {
         [NCGPUS] = {"ncgpus", NUMBER, NULL, NULL},
+        [KIND] = {"kind", CHOICE, " cuda cpu ", NULL},
         [MODE] = {"mode", CHOICE, " exclusive shared ", NULL},
         [POOLMEM] = {"poolmem", NUMBER, NULL, NULL},
         [LOCALITY] = {"locality", CHOICE, " any local remote ", NULL},
@@ -163,6 +165,8 @@ bool request_read(char **words, struct request *request)
     request->command = words + 1;
     request->waits = wait != NULL;
     request->version = options[RESERVATION].value ? RESERVATIONS_VERSION : API_VERSION;
+    if (options[KIND].value)
+        request->version = KINDS_VERSION;
     request->body = make_body(options, wait);
     return true;
 }

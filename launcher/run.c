@@ -93,7 +93,7 @@ static int supervise(pid_t child, struct lease *lease)
         if (waitpid(child, &status, WNOHANG) == child)
             return WIFSIGNALED(status) ? STATUS_SIGNALLED + WTERMSIG(status) : WEXITSTATUS(status);
         if (ready == 0 && alive && !(alive = lease_keep_alive(lease))) {
-            fprintf(stderr, "gsaas: the lease %s was ended by others: ending the command\n", lease->id);
+            fprintf(stderr, "gsaas: the lease %s was ended by another client: ending the command\n", lease->id);
             kill(child, SIGTERM);
         }
         while (read(lease->interrupt, &signal, sizeof signal) == sizeof signal)
@@ -119,7 +119,7 @@ static int run(struct api *api, const struct request *request, char **argv)
     if (interrupted)
         lease_release(&lease);
     if (interrupted || result == LEASE_INTERRUPTED) {
-        fprintf(stderr, "gsaas: interrupted before the command began; its cGPUs are given back\n");
+        fprintf(stderr, "gsaas: interrupted before the command began; its cGPUs are released\n");
         return STATUS_INTERRUPTED;
     }
     if (result == LEASE_LEFT) {

@@ -21,9 +21,7 @@ def decode(response: Response) -> Any:
         try:
             document = json.loads(response.content)
         except ValueError:
-            raise ApiError(
-                response.status, detail="the API's answer is not the JSON it claims to be"
-            ) from None
+            raise ApiError(response.status, detail="the API's answer is not valid JSON") from None
     if response.status >= 400:
         raise _api_error(response, document)
     return response.content.decode() if document is None and response.content else document

@@ -25,7 +25,15 @@ RESERVATIONS_VERSION = "1.7"
 CHECKS_VERSION = "1.8"
 """The microversion that has checks in reservations."""
 
+KINDS_VERSION = "1.9"
+"""The microversion that tells kinds of devices apart."""
+
 LEASES = "/v1/leases"
+
+
+def version_for(cgpus: dict[str, Any], otherwise: str) -> str:
+    """Return the microversion that a request for these cGPUs needs, if that is newer than *otherwise*."""
+    return KINDS_VERSION if "kind" in cgpus else otherwise
 
 
 class Client:
@@ -43,6 +51,7 @@ class Client:
         key = key or idempotency.new_key()
         body = {"lease": lease}
         version = RESERVATIONS_VERSION if "reservation" in lease else API_VERSION
+        version = version_for(lease["cgpus"], version)
         return idempotency.send(
             lambda: self.request("POST", LEASES, body, version, key), ConnectionLostError
         )

@@ -189,7 +189,7 @@ class CloudTransport(Transport):
             )
         except keystone.EmptyCatalog:
             raise CredentialsError(
-                "your credentials are for no project: set OS_PROJECT_NAME, or project_name in clouds.yaml"
+                "your credentials name no project: set OS_PROJECT_NAME, or project_name in clouds.yaml"
             ) from None
         except keystone.EndpointNotFound:
             found = None

@@ -73,6 +73,7 @@ FIELDS = (
     Field("project_id", heading="project", title="Project ID"),
     Field("user_id", title="User ID"),
     Field("cgpus", ("cgpus", "count"), heading="cGPUs", title="cGPUs"),
+    Field("kind", ("cgpus", "kind"), title="Kind", since="1.9"),
     Field("mode", ("cgpus", "mode"), title="Mode"),
     Field("memory_mb", ("cgpus", "memory_mb"), heading="each", title="Memory MiB"),
     Field("locality", ("cgpus", "locality"), title="Locality"),
@@ -112,6 +113,7 @@ FIELDS = (
     ),
     Field("reading", kind=dict, since="1.5"),
     Field("dropped_packets", kind=dict),
+    Field("problems", kind=list, since="1.10"),
     Field("timings", kind=dict),
     Field("events", kind=list),  # of a lease that is read alone
 )
@@ -119,23 +121,41 @@ FIELDS = (
 GSAAS = (
     *("id", "name", "status", "project_id", "cgpus", "mode", "memory_mb", "locality", "policy"),
     *("server_id", "server_host", "consumer_host", "position", "degraded", "fault", "created_at"),
-    *("idle_since", "reclaim_at"),
+    *("idle_since", "reclaim_at", "kind", "problems"),
 )
 """The columns of `gsaas`."""
 OPENSTACK_LIST = ("id", "name", "status", "cgpus", "mode", "memory_mb", "server_id")
 """The columns of `openstack gpu lease list`."""
 OPENSTACK_LONG = (
     *OPENSTACK_LIST,
-    *("degraded", "locality", "policy", "project_id", "user_id", "consumer_host", "position"),
+    *(
+        "degraded",
+        "kind",
+        "locality",
+        "policy",
+        "project_id",
+        "user_id",
+        "consumer_host",
+        "position",
+    ),
     *("idle_since", "reclaim_at", "created_at", "updated_at"),
 )
 """Those with `--long`."""
 OPENSTACK_SHOW = (
-    *("id", "name", "status", "fault", "degraded", "project_id", "user_id", "cgpus", "mode"),
-    *("memory_mb", "locality", "policy", "gpu_model", "compute_capability", "hosts", "host"),
+    *("id", "name", "status", "fault", "degraded", "project_id", "user_id", "cgpus", "kind"),
+    *(
+        "mode",
+        "memory_mb",
+        "locality",
+        "policy",
+        "gpu_model",
+        "compute_capability",
+        "hosts",
+        "host",
+    ),
     *("access", "devices", "server_id", "server_host", "consumer", "reservation", "priority"),
     *("queue", "queued_at", "wait_until", "kept_until", "created_at", "updated_at", "released_at"),
-    *("idle_since", "reclaim_at", "reading", "dropped_packets", "timings"),
+    *("idle_since", "reclaim_at", "reading", "dropped_packets", "problems", "timings"),
 )
 """The fields of `openstack gpu lease show`."""
 

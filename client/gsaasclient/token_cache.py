@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 VERSION = 2
 """Of the format. A file of another version is ignored."""
 MARGIN = 30
-"""Seconds before its end from which a token is not used any more."""
+"""Seconds before its expiry from which a token is no longer used."""
 MAX_BYTES = 64 * 1024
 """Of a file in the cache."""
 MAX_CONFIGURATION = 1 << 20
 """Bytes of a file of the configuration; a larger one is not hashed, and no token is cached."""
 ITERATIONS = 1000
-"""Of PBKDF2. It takes less than a millisecond, and who guesses a password from a file needs so much longer."""
+"""Of PBKDF2. They take less than a millisecond, and make guessing a password from a file that much slower."""
 SALT_BYTES = 16
 PATIENCE, POLL = 30, 0.02
 """Seconds for which a process waits until another has authenticated, and between two looks."""
@@ -132,7 +132,7 @@ class Cache:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Have other processes that want the same wait, for `PATIENCE` seconds at most."""
+        """Within the block, make other processes that want the same token wait, for `PATIENCE` seconds at most."""
         import fcntl
 
         try:
@@ -230,7 +230,7 @@ def _credentials(environment: Mapping[str, str], home: str) -> bytes | None:
 
 
 def _join(pieces: list[bytes]) -> bytes:
-    """Return *pieces* as one, so that no other pieces give the same."""
+    """Return *pieces* joined; different pieces give different results."""
     return b"".join(b"%d:%s" % (len(piece), piece) for piece in pieces)
 
 

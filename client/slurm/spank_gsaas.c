@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A SPANK plug-in: gives Slurm's sbatch, salloc and srun the options --cgpus, --poolmem and --cgpu-mode.
+// A SPANK plug-in: gives Slurm's sbatch, salloc and srun the options --cgpus, --poolmem, --cgpu-mode and --cgpu-kind.
 //
 // It claims nothing and talks to no network. It does three things:
 //
 // 1. Where a job is submitted, it checks the options and puts them into the job control environment. Slurm hands that to
-//    the prologs as SPANK_GSAAS_CGPUS, SPANK_GSAAS_POOLMEM and SPANK_GSAAS_MODE. Users can forge it, so the prologs check
-//    everything again.
+//    the prologs as SPANK_GSAAS_CGPUS, SPANK_GSAAS_POOLMEM, SPANK_GSAAS_MODE and SPANK_GSAAS_KIND. Users can forge it, so
+//    the prologs check everything again.
 // 2. On a node, it adds the variables to the environment of each task that the node's prolog has left for the job, in
 //    FOLDER/JOB.UID.NODE. Only root can read that file. LD_LIBRARY_PATH is extended and not replaced. UID is the job's
 //    user: ids begin again when a controller loses its state, and no job may find what another user's has left.
@@ -26,11 +26,11 @@
 
 SPANK_PLUGIN(gsaas, 1);
 
-enum { COUNT, MEMORY, MODE, OPTIONS };
+enum { COUNT, MEMORY, MODE, KIND, OPTIONS };
 enum { MAX_ENVIRONMENT = 1024 * 1024 };
 
-static const char *const NAMES[OPTIONS] = {"cgpus", "poolmem", "cgpu-mode"};
-static const char *const VARIABLES[OPTIONS] = {"GSAAS_CGPUS", "GSAAS_POOLMEM", "GSAAS_MODE"};
+static const char *const NAMES[OPTIONS] = {"cgpus", "poolmem", "cgpu-mode", "cgpu-kind"};
+static const char *const VARIABLES[OPTIONS] = {"GSAAS_CGPUS", "GSAAS_POOLMEM", "GSAAS_MODE", "GSAAS_KIND"};
 static const char FOLDER[] = "folder=";
 static const char SEARCH_PATH[] = "LD_LIBRARY_PATH";
 
@@ -42,19 +42,23 @@ static int is_number(const char *text)
     return strlen(text) <= 9 && text[strspn(text, "0123456789")] == '\0' && text[strspn(text, "0")] != '\0';
 }
 
-static int is_mode(const char *text)
+static int is_one_of(const char *text, const char *first, const char *second)
 {
-    return strcmp(text, "shared") == 0 || strcmp(text, "exclusive") == 0;
+    return strcmp(text, first) == 0 || strcmp(text, second) == 0;
 }
 
 // Slurm calls this for each option that is given; `remote` is set on nodes, where the options were checked before.
 static int keep(int option, const char *value, int remote)
 {
-    if (!remote && option == MODE && !is_mode(value)) {
+    if (!remote && option == MODE && !is_one_of(value, "shared", "exclusive")) {
         slurm_error("gsaas: --%s is shared or exclusive, not '%s'", NAMES[option], value);
         return -1;
     }
-    if (!remote && option != MODE && !is_number(value)) {
+    if (!remote && option == KIND && !is_one_of(value, "cuda", "cpu")) {
+        slurm_error("gsaas: --%s is cuda or cpu, not '%s'", NAMES[option], value);
+        return -1;
+    }
+    if (!remote && option < MODE && !is_number(value)) {
         slurm_error("gsaas: --%s needs a whole number of at least 1, not '%s'", NAMES[option], value);
         return -1;
     }
@@ -69,8 +73,9 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
         "number of cGPUs of GSaaS on each node of the job",
         "MiB of GPU memory of each cGPU; required with --cgpu-mode=shared, and valid only with it",
         "exclusive (default): each cGPU is a whole GPU; shared: a part of a GPU's memory",
+        "cuda: GPUs of NVIDIA; cpu: CPU devices (default: what the cloud's operator has chosen)",
     };
-    static const char *const placeholder[OPTIONS] = {"N", "MIB", "MODE"};
+    static const char *const placeholder[OPTIONS] = {"N", "MIB", "MODE", "KIND"};
     (void)argc, (void)argv;
     if (spank_context() == S_CTX_SLURMD || spank_context() == S_CTX_JOB_SCRIPT)
         return 0;
@@ -91,16 +96,18 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
     return 0;
 }
 
-// Return why the options do not go together, or NULL.
+// Return why the options contradict each other, or NULL.
 static const char *contradiction(void)
 {
     int shared = values[MODE] != NULL && strcmp(values[MODE], "shared") == 0;
     if (values[COUNT] == NULL)
-        return values[MEMORY] || values[MODE] ? "--poolmem and --cgpu-mode go with --cgpus" : NULL;
+        return values[MEMORY] || values[MODE] || values[KIND]
+                   ? "--poolmem, --cgpu-mode and --cgpu-kind are valid only with --cgpus"
+                   : NULL;
     if (shared && values[MEMORY] == NULL)
         return "--poolmem is needed with --cgpu-mode=shared: MiB of GPU memory of each cGPU";
     if (!shared && values[MEMORY] != NULL)
-        return "--poolmem goes with --cgpu-mode=shared only: an exclusive cGPU has all memory of its GPU";
+        return "--poolmem is valid only with --cgpu-mode=shared: an exclusive cGPU has all memory of its GPU";
     return NULL;
 }
 

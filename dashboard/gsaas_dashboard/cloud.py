@@ -244,9 +244,9 @@ def _translated(service: str) -> Iterator[None]:
     except (keystone.ConnectTimeout, requests.Timeout) as error:
         raise exceptions.NotAvailable(f"{service} does not answer. Try again later.") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        LOG.warning("The answer of %s is not understood", service, exc_info=True)
+        LOG.warning("The answer of %s cannot be parsed", service, exc_info=True)
         raise exceptions.NotAvailable(
-            f"what answers in the place of {service} is something else. Tell an administrator."
+            f"another program answers in the place of {service}. Tell an administrator."
         ) from error
     except (
         keystone.ClientException,

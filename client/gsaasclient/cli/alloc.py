@@ -4,13 +4,16 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 from types import SimpleNamespace
 
 from gsaasclient import Client, ClientError, grant_client
 from gsaasclient.cli import cgpus, keepalive, leases, queue
 from gsaasclient.cli.columns import select
-from gsaasclient.cli.output import print_note, print_resource
+from gsaasclient.cli.interrupts import as_keyboard_interrupt
+from gsaasclient.cli.made import given_back_unless_told
+from gsaasclient.cli.output import print_note, print_resource, print_text
 from gsaasclient.cli.parser import UsageError
 
 TYPE_CHECKING = False
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+@as_keyboard_interrupt(signal.SIGTERM, signal.SIGHUP)
 def alloc(client: Client, args: SimpleNamespace) -> int:
     """Claim cGPUs and print the environment with which programs find them, or the lease; return the exit status."""
     columns = select(leases.COLUMNS, args.c)
@@ -34,10 +38,12 @@ def alloc(client: Client, args: SimpleNamespace) -> int:
     if user is not None:
         request["keepalive"] = keepalive.SECONDS
     answer = queue.request_lease(client, args, request)
-    for sentence in answer.get("notes", []):
-        print_note(sentence)
     lease = answer["lease"]
-    try:
+    # A caller that has not received the environment does not know which lease to release.
+    path, end = f"/v1/leases/{lease['id']}", f"gsaas release -id={lease['id']}"
+    with given_back_unless_told(client, path, f"lease {lease['id']}", end):
+        for sentence in answer.get("notes", []):
+            print_note(sentence)
         if lease["status"] != "ACTIVE":
             lease = leases.wait_until(client, lease, lambda status: status != "CLAIMED")
         if lease["status"] != "ACTIVE":
@@ -47,10 +53,6 @@ def alloc(client: Client, args: SimpleNamespace) -> int:
         print_resource(args, columns, lease, document, lambda: leases.lines(client, lease))
         if user is not None:
             keepalive.keep_while(lease["id"], user)
-    except BaseException:
-        # A caller that has not received the environment does not know which lease to release.
-        client.request("DELETE", f"/v1/leases/{lease['id']}")
-        raise
     return 0
 
 
@@ -76,7 +78,7 @@ def redeem(_client: None, _args: SimpleNamespace) -> int:
             "grant, none is needed"
         )
     present_grant(os.environ)
-    print(f"this host is admitted to lease {os.environ[grant_client.LEASE]}")
+    print_text(f"this host is admitted to lease {os.environ[grant_client.LEASE]}")
     return 0
 
 

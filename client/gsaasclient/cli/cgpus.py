@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 FIELDS = {
+    "kind": "kind",
     "policy": "policy",
     "model": "gpu_model",
     "capability": "compute_capability",
@@ -23,6 +24,7 @@ FIELDS = {
 
 OPTIONS = {
     "count": "-ncgpus",
+    "kind": "-kind",
     "memory_mb": "-poolmem",
     "mode": "-mode",
     "locality": "-locality",
@@ -44,7 +46,7 @@ def from_options(args: SimpleNamespace) -> dict[str, Any]:
         raise UsageError("-poolmem is needed with -mode=shared: MiB of GPU memory per cGPU")
     if args.mode == "exclusive" and args.poolmem is not None:
         raise UsageError(
-            "-poolmem goes with -mode=shared only: an exclusive cGPU has all memory of its GPU"
+            "-poolmem is valid only with -mode=shared: an exclusive cGPU has all memory of its GPU"
         )
     cgpus = {"count": args.ncgpus, "mode": args.mode, "locality": args.locality}
     if args.poolmem is not None:

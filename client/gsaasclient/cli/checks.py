@@ -6,7 +6,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from gsaasclient import Client
-from gsaasclient.api import API_VERSION, CHECKS_VERSION
+from gsaasclient.api import API_VERSION, CHECKS_VERSION, version_for
 from gsaasclient.cli import cgpus
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.error_details import capacity
@@ -35,6 +35,7 @@ def check(client: Client, args: SimpleNamespace) -> int:
         body["consumer"] = {"host": args.on}
     if args.reservation:
         body["reservation"], version = args.reservation, CHECKS_VERSION
+    version = version_for(request, version)
     answer = client.request("POST", "/v1/checks", {"check": body}, version=version)["check"]
     print_resource(args, columns, answer, answer, lambda: _describe(answer, request, args))
     return DONE if answer["fits"] else status_of(answer["code"])

@@ -44,6 +44,7 @@ COLUMNS = (
     Column("uuid", "GPU"),
     Column("host"),
     Column("index"),
+    Column("kind", value=lambda gpu: gpu.get("kind")),
     Column("model"),
     Column("used_mb", "MiB held"),
     Column("memory_mb", "of"),
@@ -59,6 +60,8 @@ COLUMNS = (
 
 ADOPTION = "1.2"
 """The first microversion of the API in which a GPU moves only with an operator's consent."""
+KINDS = "1.9"
+"""The first microversion of the API whose GPUs have a kind."""
 RESERVED = "1.7"
 """The first microversion of the API whose GPUs say how much of them is kept for reservations."""
 
@@ -66,12 +69,12 @@ RESERVED = "1.7"
 def gpus(client: Client, args: SimpleNamespace) -> int:
     """List the GPUs, or take one out of service, return it to service, or consent to its move to another host."""
     if args.host and not args.adopt:
-        raise UsageError("-host goes with -adopt")
+        raise UsageError("-host is valid only with -adopt")
     if args.adopt:
         if args.disable or args.enable:
-            raise UsageError("-adopt goes with neither -disable nor -enable")
+            raise UsageError("-adopt cannot be combined with -disable or -enable")
         return _adopt(client, args)
-    for version in (RESERVED, ADOPTION):
+    for version in (KINDS, RESERVED, ADOPTION):
         try:
             return _list(client, args, version)
         except ApiError as error:
@@ -121,5 +124,7 @@ def _only_reporter(client: Client, path: str) -> str:
     if not reporters:
         raise UsageError(f"no host but {gpu['host']} reports {gpu['uuid']}")
     if len(reporters) > 1:
-        raise UsageError(f"several hosts report it: say -host= one of {', '.join(reporters)}")
+        raise UsageError(
+            f"several hosts report it; add -host with one of these: {', '.join(reporters)}"
+        )
     return reporters[0]

@@ -54,20 +54,20 @@ GSAAS_DEBUG=1 prints a traceback for unexpected errors.
 
 def of_program() -> str:
     """Return the help of `gsaas` itself."""
-    commands = "\n".join(f"  {c.name:<13}{c.summary}" for c in COMMANDS.values())
+    commands = "\n".join(f"  {c.name:<13}{c.help.summary}" for c in COMMANDS.values())
     conclusion = "\n".join((NOTATION, OUTPUT, CREDENTIALS, EXIT_STATUSES))
     return f"{INTRODUCTION}\nCommands:\n{commands}\n\n{conclusion}"
 
 
 def of_command(command: CommandSpec) -> str:
     """Return the help of one command."""
-    summary = command.summary[0].upper() + command.summary[1:]
+    summary = command.help.summary[0].upper() + command.help.summary[1:]
     options = [(_notation(option), option.help) for option in command.options]
     width = max((len(notation) for notation, _ in options), default=0)
-    lines = [f"usage: {command.usage}", "", f"{summary}.", ""]
+    lines = [f"usage: {command.help.usage}", "", f"{summary}.", ""]
     for notation, description in options:
         lines += _hanging(f"  {notation:<{width}}  ", description)
-    lines += [*command.details.splitlines(), "", "example:", f"  {command.example}", ""]
+    lines += [*command.help.details.splitlines(), "", "example:", f"  {command.help.example}", ""]
     return "\n".join(lines)
 
 

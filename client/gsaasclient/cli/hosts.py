@@ -40,10 +40,10 @@ FORGOTTEN = (
 def hosts(client: Client, args: SimpleNamespace) -> int:
     """List the hosts, or take one out of service, return it to service, or remove it."""
     if args.force and not args.forget:
-        raise UsageError("-force goes with -forget")
+        raise UsageError("-force is valid only with -forget")
     if args.forget:
         if args.disable or args.enable:
-            raise UsageError("-forget goes with neither -disable nor -enable")
+            raise UsageError("-forget cannot be combined with -disable or -enable")
         return _forget(client, args)
     return inventory.run(
         client,
@@ -68,7 +68,7 @@ def _describe_forgotten(answer: dict[str, Any]) -> str:
     lines = [f"{cell(answer['name'])} is forgotten"]
     for leases, consequence in (
         (answer["failed_leases"], "lost cGPUs and are in ERROR"),
-        (answer["unbound_leases"], "had their VMs on it and wait for it no more"),
+        (answer["unbound_leases"], "had their VMs on it and no longer wait for it"),
     ):
         if leases:
             lines.append(f"these leases {consequence}: {', '.join(map(cell, leases))}")

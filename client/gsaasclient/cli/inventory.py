@@ -46,9 +46,9 @@ def run(
     *problems* returns lines to print under the table for one of them. *version* is the microversion of the list.
     """
     if args.disable and args.enable:
-        raise UsageError("-disable and -enable do not go together")
+        raise UsageError("-disable and -enable cannot be combined")
     if args.reason and not args.disable:
-        raise UsageError("-reason goes with -disable")
+        raise UsageError("-reason is valid only with -disable")
 
     def describe(found: list[Resource]) -> str:
         lines = [line for each in found for line in problems(each)]

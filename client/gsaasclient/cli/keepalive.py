@@ -32,7 +32,7 @@ def release(client: Client, lease_id: str) -> None:
     except ClientError as error:
         if not (isinstance(error, ApiError) and error.status == 404):
             print_error(
-                f"lease {lease_id} could not be given back; it ends by itself within {SECONDS} s"
+                f"lease {lease_id} could not be released; it ends by itself within {SECONDS} s"
             )
 
 

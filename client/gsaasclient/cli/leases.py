@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from time import monotonic, sleep
 from types import SimpleNamespace
 
 from gsaasclient import ApiError, Client, ClientError, UnreachableError, lease_fields
-from gsaasclient.api import API_VERSION
+from gsaasclient.api import API_VERSION, version_for
 from gsaasclient.cli import cgpus, queue, readings
 from gsaasclient.cli.columns import Column, select
-from gsaasclient.cli.output import Progress, print_list, print_note, print_resource
+from gsaasclient.cli.interrupts import as_keyboard_interrupt
+from gsaasclient.cli.made import given_back_unless_told
+from gsaasclient.cli.output import Progress, print_list, print_note, print_resource, print_text
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
 from gsaasclient.cli.tables import facts, table
@@ -40,6 +43,7 @@ _TEXTS: dict[str, Callable[[Lease], object]] = {
         + (", idle" if lease.get("idle_since") else "")
     ),
     "memory_mb": lambda lease: size(lease["cgpus"]),
+    "problems": lambda lease: "; ".join(lease.get("problems", [])),
 }
 """What tables show instead of the value of a field."""
 COLUMNS = [
@@ -64,6 +68,7 @@ VARIABLES = (
 """The columns of an environment."""
 
 
+@as_keyboard_interrupt(signal.SIGTERM, signal.SIGHUP)
 def launch(client: Client, args: SimpleNamespace) -> int:
     """Request a lease with a VM, and wait until the lease is ACTIVE."""
     columns = select(COLUMNS, args.c)
@@ -74,15 +79,18 @@ def launch(client: Client, args: SimpleNamespace) -> int:
     for sentence in answer.get("notes", []):
         print_note(sentence)
     lease = answer["lease"]
+    end = f"gsaas -t -id={lease['id']}"
+    goes_on = f"the launch goes on: gsaas show {lease['id']} shows its status, {end} ends it"
     if not args.nowait:
         try:
             lease = wait_until(client, lease, lambda status: status not in ("CLAIMED", "BOOTING"))
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"interrupted, but the launch goes on: gsaas show {lease['id']} shows its status, "
-                f"gsaas -t -id={lease['id']} ends it"
-            ) from None
-    print_resource(args, columns, lease, lease, lambda: describe(lease))
+            raise KeyboardInterrupt(f"interrupted, but {goes_on}") from None
+        except ApiError:
+            print_note(goes_on)
+            raise
+    with given_back_unless_told(client, _path(lease["id"]), f"lease {lease['id']}", end):
+        print_resource(args, columns, lease, lease, lambda: describe(lease))
     if not args.nowait:
         _check_active(lease)
     return 0
@@ -110,9 +118,9 @@ def terminate(client: Client, args: SimpleNamespace) -> int:
             raise KeyboardInterrupt(
                 f"interrupted, but lease {lease['id']} goes on being released"
             ) from None
-    outcome = f", cGPUs given back: {lease['cgpus']['count']}"
+    outcome = f", cGPUs released: {lease['cgpus']['count']}"
     if before["status"] == "QUEUED":
-        outcome = ", its place in the queue is given back"
+        outcome = ", its place in the queue is released"
     line = f"lease {lease['id']}  {lease['status']}{'' if args.nowait else outcome}"
     print_resource(args, columns, lease, lease, lambda: line)
     return 0
@@ -179,16 +187,16 @@ def env(client: Client, args: SimpleNamespace) -> int:
     """Print the environment of a lease in the form that an option names."""
     forms = [form for form in ("shell", "dotenv", "json") if getattr(args, form)]
     if len(forms) > 1:
-        raise UsageError(f"-{forms[0]} and -{forms[1]} do not go together")
+        raise UsageError(f"-{forms[0]} and -{forms[1]} cannot be combined")
     if forms and (args.f != "table" or args.c):
-        raise UsageError(f"-{forms[0]} goes with neither -f nor -c")
+        raise UsageError(f"-{forms[0]} cannot be combined with -f or -c")
     columns = select(VARIABLES, args.c)
     lease = find(client, require_id(args.id))
     form = forms[0] if forms else "shell"
     if form == "json":
         args.f = "json"
     if args.f == "table" and not args.c:
-        print(lines(client, lease, form))
+        print_text(lines(client, lease, form))
         return 0
     document = variables(client, lease)
     print_list(args, columns, list(document.items()), document)
@@ -279,7 +287,7 @@ def wait_until(client: Client, lease: Lease, done: Callable[[str], bool]) -> Lea
 
     Raises `UnreachableError` if the API goes away meanwhile; the message names the lease, which stays.
     """
-    pause = FIRST_PAUSE
+    pause, version = FIRST_PAUSE, version_for(lease["cgpus"], API_VERSION)
     with Progress() as progress:
         seconds = INTERACTIVE_POLL if progress.interactive else POLL
         progress.show(lease["status"])
@@ -287,7 +295,8 @@ def wait_until(client: Client, lease: Lease, done: Callable[[str], bool]) -> Lea
             query = f"while_status={status}&timeout={seconds}"
             asked_at = monotonic()
             try:
-                lease = client.request("GET", f"{_path(lease['id'])}?{query}")["lease"]
+                path = f"{_path(lease['id'])}?{query}"
+                lease = client.request("GET", path, version=version)["lease"]
             except UnreachableError as error:
                 raise UnreachableError(f"{error} The lease is {lease['id']}") from error
             progress.show(lease["status"])
@@ -322,6 +331,7 @@ def describe(lease: Lease) -> str:
     dropped = {reason: n for reason, n in (lease.get("dropped_packets") or {}).items() if n}
     if dropped:
         pairs.append(("dropped", ", ".join(f"{n} {reason}" for reason, n in dropped.items())))
+    pairs += [("problem", problem) for problem in lease.get("problems", [])]
     if lease["status"] == "ACTIVE" and lease.get("timings"):
         pairs.append(("took", _durations(lease["timings"])))
     parts = [facts(pairs)]

@@ -13,10 +13,7 @@ from collections.abc import Sequence
 from gsaasclient.cli.commands import COMMANDS
 from gsaasclient.cli.exit_statuses import BUSY, DONE, FAILED, INTERRUPTED, WRONG_USAGE, status_of
 from gsaasclient.cli.parser import HelpRequested, UsageError, parse
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import TextIO
+from gsaasclient.cli.standard_files import OutputError, Writing, open_closed, say
 
 DEBUG_VARIABLE = "GSAAS_DEBUG"
 RENEW = "renew-token"
@@ -26,15 +23,16 @@ RENEW = "renew-token"
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line, given without the program's name, and return its exit status."""
     words = sys.argv[1:] if argv is None else list(argv)
+    open_closed()
     try:
         status = _run(words)
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        # The reader of our output, such as `head`, has ended. Python flushes standard output once more at exit, and
-        # would print a traceback there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with Writing():
+            return status
+    except BrokenPipeError:  # the reader of our output, such as `head`, has ended
         return DONE
+    except OutputError as error:
+        _print_error(str(error))
+        return FAILED
     except KeyboardInterrupt as interrupt:
         _print_error(str(interrupt) or "interrupted")
         return INTERRUPTED
@@ -47,18 +45,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(words: Sequence[str]) -> int:
     if not words:
-        return _print_help(None, sys.stderr, WRONG_USAGE)
+        return _print_help(None, WRONG_USAGE)
     if words[0].lstrip("-") == "version":
         from importlib.metadata import version
 
-        print(f"gsaas {version('python-gsaasclient')}")
+        with Writing():
+            print(f"gsaas {version('python-gsaasclient')}")
         return DONE
     if words == [RENEW]:
         return _renew_token()
     try:
         command, values = parse(words, COMMANDS)
     except HelpRequested as request:
-        return _print_help(request.command, sys.stdout, DONE)
+        return _print_help(request.command, DONE)
     except UsageError as error:
         return _print_usage_error(error)
 
@@ -67,10 +66,10 @@ def _run(words: Sequence[str]) -> int:
 
     from gsaasclient import ApiError, Client, ClientError, StillBusyError, find_credentials
 
-    module, function = command.handler.split(":")
+    module, function = command.handler.function.split(":")
     handler = getattr(import_module(f"gsaasclient.cli.{module}"), function)
     try:
-        client = None if command.offline else Client(find_credentials(os.environ))
+        client = None if command.handler.offline else Client(find_credentials(os.environ))
         status: int = handler(client, values)
         return status
     except UsageError as error:  # a rule that only the command itself can check
@@ -81,12 +80,12 @@ def _run(words: Sequence[str]) -> int:
 
         _print_error(str(error))
         for line in explain(error):
-            print(line, file=sys.stderr)
+            say(f"{line}\n")
         status = status_of(error.code)
-        return command.failure_status if status == FAILED else status
+        return command.handler.failure_status if status == FAILED else status
     except ClientError as error:
         _print_error(str(error))
-        return BUSY if isinstance(error, StillBusyError) else command.failure_status
+        return BUSY if isinstance(error, StillBusyError) else command.handler.failure_status
 
 
 def _renew_token() -> int:
@@ -101,19 +100,25 @@ def _renew_token() -> int:
     return DONE
 
 
-def _print_help(command: str | None, stream: TextIO, status: int) -> int:
+def _print_help(command: str | None, status: int) -> int:
+    """Print help as what was asked for, or, with another *status* than `DONE`, as an error message."""
     from gsaasclient.cli import help
 
-    print(help.of_program() if command is None else help.of_command(COMMANDS[command]), file=stream)
+    text = help.of_program() if command is None else help.of_command(COMMANDS[command])
+    if status == DONE:
+        with Writing():
+            print(text)
+    else:
+        say(f"{text}\n")
     return status
 
 
 def _print_usage_error(error: UsageError) -> int:
     _print_error(str(error))
-    print(f"  see: gsaas {f'{error.command} ' if error.command else ''}--help", file=sys.stderr)
+    say(f"  see: gsaas {f'{error.command} ' if error.command else ''}--help\n")
     return WRONG_USAGE
 
 
 def _print_error(sentence: str) -> None:
     # Not gsaasclient.cli.output's: help must not load what that imports.
-    print(f"gsaas: {sentence}", file=sys.stderr)
+    say(f"gsaas: {sentence}\n")

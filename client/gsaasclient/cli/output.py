@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from gsaasclient.cli import tables
+from gsaasclient.cli.standard_files import Writing, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,21 +38,22 @@ def print_list(
     *columns* are the selected ones. Unless `args.c` picks columns, JSON and YAML print *document*, and a table is
     replaced by what *text* returns, if it is given.
     """
-    if args.f in DOCUMENT_FORMATS:
-        if args.c:
-            document = [
-                {column.name: column.value(each) for column in columns} for each in resources
-            ]
-        print_document(args.f, document)
-    elif args.f == "csv":
-        _print_csv(columns, resources)
-    elif args.f == "value":
-        for each in resources:
-            print(" ".join(_plain(column.value(each)) for column in columns))
-    elif text is None or args.c:
-        print(table_of(columns, resources))
-    else:
-        print(text())
+    with Writing():
+        if args.f in DOCUMENT_FORMATS:
+            if args.c:
+                document = [
+                    {column.name: column.value(each) for column in columns} for each in resources
+                ]
+            print_document(args.f, document)
+        elif args.f == "csv":
+            _print_csv(columns, resources)
+        elif args.f == "value":
+            for each in resources:
+                print(" ".join(_plain(column.value(each)) for column in columns))
+        elif text is None or args.c:
+            print(table_of(columns, resources))
+        else:
+            print(text())
 
 
 def print_resource(
@@ -62,19 +64,20 @@ def print_resource(
     text: Callable[[], str],
 ) -> None:
     """Print one *resource* in the format `args.f`: as values, one line each column; else as `print_list` does."""
-    if args.f in DOCUMENT_FORMATS:
-        if args.c:
-            document = {column.name: column.value(resource) for column in columns}
-        print_document(args.f, document)
-    elif args.f == "csv":
-        _print_csv(columns, [resource])
-    elif args.f == "value":
-        for column in columns:
-            print(_plain(column.value(resource)))
-    elif args.c:
-        print(tables.facts([(column.heading, column.text(resource)) for column in columns]))
-    else:
-        print(text())
+    with Writing():
+        if args.f in DOCUMENT_FORMATS:
+            if args.c:
+                document = {column.name: column.value(resource) for column in columns}
+            print_document(args.f, document)
+        elif args.f == "csv":
+            _print_csv(columns, [resource])
+        elif args.f == "value":
+            for column in columns:
+                print(_plain(column.value(resource)))
+        elif args.c:
+            print(tables.facts([(column.heading, column.text(resource)) for column in columns]))
+        else:
+            print(text())
 
 
 def table_of(columns: Sequence[Column], resources: Iterable[Any]) -> str:
@@ -87,31 +90,41 @@ def table_of(columns: Sequence[Column], resources: Iterable[Any]) -> str:
 
 def print_document(format: str, document: Any) -> None:
     """Print *document*, which is JSON data, as `json` or as `yaml`."""
-    if format == "yaml":
-        # Imported here, because it takes longer than the rest of a command.
-        import yaml
+    with Writing():
+        if format == "yaml":
+            # Imported here, because it takes longer than the rest of a command.
+            import yaml
 
-        yaml.safe_dump(document, sys.stdout, sort_keys=False, allow_unicode=True)
-    else:
-        print(json.dumps(document, indent=2, ensure_ascii=False))
+            yaml.safe_dump(document, sys.stdout, sort_keys=False, allow_unicode=True)
+        else:
+            print(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+def print_text(text: str) -> None:
+    """Print *text* as a line, or lines."""
+    with Writing():
+        print(text)
 
 
 def print_note(sentence: str) -> None:
     """Print a remark that is not part of the answer."""
-    print(f"note: {sentence}", file=sys.stderr)
+    say(f"note: {sentence}\n")
 
 
 def print_error(sentence: str) -> None:
     """Print an error message."""
-    print(f"gsaas: {sentence}", file=sys.stderr)
+    say(f"gsaas: {sentence}\n")
 
 
 def _print_csv(columns: Sequence[Column], resources: Iterable[Any]) -> None:
-    import csv
+    from gsaasclient import spreadsheets
 
-    lines = csv.writer(sys.stdout, lineterminator="\n")
-    lines.writerow([column.name for column in columns])
-    lines.writerows([_scalar(column.value(each)) for column in columns] for each in resources)
+    def cell(value: Any) -> object:
+        # Before numbers become text, of which a negative one begins as a formula does.
+        return spreadsheets.cell(value) if isinstance(value, str) else _scalar(value)
+
+    rows = ([cell(column.value(each)) for column in columns] for each in resources)
+    spreadsheets.write(sys.stdout, [[column.name for column in columns], *rows])
 
 
 def _plain(value: Any) -> str:
@@ -133,8 +146,8 @@ class Progress:
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = sys.stderr if stream is None else stream
-        self._interactive = self._stream.isatty()
+        self._stream = stream
+        self._interactive = (stream or sys.stderr).isatty()
         self._started_at = time.monotonic()
         self._statuses: list[str] = []
         self._detail = ""
@@ -161,10 +174,9 @@ class Progress:
         suffix = f" ({detail})" if detail else ""
         self._write(f"{ERASE_LINE}{' → '.join(self._statuses)}{suffix}  {elapsed:.1f} s")
         if detail and not self._interactive and detail != self._detail:
-            print(f"{status}: {detail}", file=self._stream, flush=True)
+            say(f"{status}: {detail}\n", self._stream)
         self._detail = detail
 
     def _write(self, text: str) -> None:
         if self._interactive:
-            self._stream.write(text)
-            self._stream.flush()
+            say(text, self._stream)

@@ -138,49 +138,61 @@ class Option:
             raise UsageError(f"-{self.name} {error}") from None
 
 
-class CommandSpec:
-    """One command of the program, its options and its help.
+class Help:
+    """What the help of a command says; *details* are the paragraphs at its end."""
 
-    handler         the `module:function` of `gsaasclient.cli` that runs the command
+    def __init__(self, summary: str, *, usage: str, example: str, details: str = "") -> None:
+        self.summary = summary
+        self.usage = usage
+        self.example = example
+        self.details = details
+
+
+class Handler:
+    """What runs a command.
+
+    function        the `module:function` of `gsaasclient.cli`
+    offline         whether the function does not call the API: its client is then None
+    failure_status  the exit status for failures of GSaaS
+    """
+
+    def __init__(
+        self, function: str, *, offline: bool = False, failure_status: int = FAILED
+    ) -> None:
+        self.function = function
+        self.offline = offline
+        self.failure_status = failure_status
+
+
+class CommandSpec:
+    """One command of the program: its names, its help, what runs it, and its options.
+
     action          a letter that selects the command as an option: `l` for `-l`
     mistaken_names  other names that users try; the error message then names this command
     positional      the name of the option whose value may be given without the name
     takes_command   whether the words after `--` are accepted, as the command to run
-    offline         whether the handler does not call the API: its client is then None
-    failure_status  the exit status for failures of GSaaS
-    details         paragraphs for the end of the help
     """
 
     def __init__(
         self,
         name: str,
-        summary: str,
+        help: Help,
+        handler: Handler,
         *,
-        handler: str,
-        usage: str,
-        example: str,
         options: Iterable[Option] = (),
-        mistaken_names: Sequence[str] = (),
         positional: str | None = None,
         takes_command: bool = False,
-        offline: bool = False,
-        failure_status: int = FAILED,
         action: str | None = None,
-        details: str = "",
+        mistaken_names: Sequence[str] = (),
     ) -> None:
         self.name = name
-        self.summary = summary
+        self.help = help
         self.handler = handler
-        self.usage = usage
-        self.example = example
         self.options = tuple(options)
-        self.mistaken_names = tuple(mistaken_names)
         self.positional = positional
         self.takes_command = takes_command
-        self.offline = offline
-        self.failure_status = failure_status
         self.action = action
-        self.details = details
+        self.mistaken_names = tuple(mistaken_names)
 
 
 def parse(
@@ -225,7 +237,7 @@ def _find_command(
     actions = {name: c for c in commands.values() if c.action for name in (c.action, c.name)}
     given = {actions[word.lstrip("-")].name for word in words if _option_name(word) in actions}
     if len(given) > 1:
-        raise UsageError("-l (launch) and -t (terminate) do not go together")
+        raise UsageError("-l (launch) and -t (terminate) cannot be combined")
     if given:
         command = commands[given.pop()]
         names = (command.action, command.name)
@@ -303,7 +315,7 @@ def _parse_option(
 
 def _suggest_command(name: str, commands: Mapping[str, CommandSpec]) -> str:
     """Return `; did you mean …?` for a command that does not exist, or an empty string."""
-    meant = [c.usage.partition(" [")[0] for c in commands.values() if name in c.mistaken_names]
+    meant = [c.help.usage.partition(" [")[0] for c in commands.values() if name in c.mistaken_names]
     return _did_you_mean(meant or _similar(name, commands))
 
 

@@ -53,9 +53,11 @@ def policies(client: Client, args: SimpleNamespace) -> int:
 def policy(client: Client, args: SimpleNamespace) -> int:
     """Show one policy, or the default one; -default and -reset first change which policy is the default."""
     if args.default is not None and args.reset:
-        raise UsageError("-default and -reset do not go together")
+        raise UsageError("-default and -reset cannot be combined")
     if args.name is not None and (args.default is not None or args.reset):
-        raise UsageError("a NAME asks about a policy; -default=NAME makes it the default")
+        raise UsageError(
+            "NAME shows a policy, -default=NAME makes it the default: give one of the two"
+        )
     columns = select(FIELDS, args.c)
     if args.default is not None or args.reset:
         shown = client.request("PATCH", PATH, {"policies": {"default": args.default}})["policy"]

@@ -7,6 +7,7 @@ import time
 from types import SimpleNamespace
 
 from gsaasclient import ApiError, Client, ClientError, StillBusyError, UnreachableError
+from gsaasclient.api import API_VERSION, version_for
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.output import Progress, print_list, table_of
 from gsaasclient.cli.paging import get_all
@@ -26,7 +27,7 @@ RETRY_DELAY = 1.0
 OUTAGE_TIMEOUT = 45.0
 """Seconds for which the API may be unreachable: less than [queue]client_timeout, after which the place is lost."""
 
-_UNKNOWN = "interrupted while the API was asked; gsaas list shows whether there is a lease"
+_UNKNOWN = "interrupted during the request; gsaas list shows whether a lease was made"
 
 COLUMNS = (
     Column("position", "turn"),
@@ -63,7 +64,7 @@ def request_lease(client: Client, args: SimpleNamespace, lease: dict[str, Any]) 
         answer: dict[str, Any] = client.launch(lease, key)
     except KeyboardInterrupt:
         _give_up(client, lease, key)
-        raise KeyboardInterrupt("interrupted; the cGPUs are given back") from None
+        raise KeyboardInterrupt("interrupted; the cGPUs are released") from None
     if answer["lease"]["status"] == "QUEUED" and not nowait:
         answer["lease"] = wait(client, answer["lease"])
     return answer
@@ -79,13 +80,13 @@ def wait(client: Client, lease: Lease) -> Lease:
         with Progress() as progress:
             while lease["status"] == "QUEUED":
                 progress.show("QUEUED", describe_position(lease["queue"]))
-                lease = _poll(client, path, INTERACTIVE_POLL if progress.interactive else POLL)
+                lease = _poll(client, lease, INTERACTIVE_POLL if progress.interactive else POLL)
     except KeyboardInterrupt:
         client.request("DELETE", path)
-        raise KeyboardInterrupt("interrupted; the place in the queue is given back") from None
+        raise KeyboardInterrupt("interrupted; the place in the queue is released") from None
     if lease["status"] in ("RELEASING", "RELEASED"):
         fault = lease.get("fault")
-        reason = fault["message"] if fault else "its place in the queue was given back"
+        reason = fault["message"] if fault else "its place in the queue was released"
         raise StillBusyError(f"lease {lease['id']} got no GPUs: {reason}")
     return lease
 
@@ -137,22 +138,24 @@ def _add_options(lease: dict[str, Any], args: SimpleNamespace, attended: bool) -
         lease["attended"] = attended
 
 
-def _poll(client: Client, path: str, seconds: int) -> Lease:
-    """Return the lease when it is not QUEUED any more, or after *seconds*.
+def _poll(client: Client, lease: Lease, seconds: int) -> Lease:
+    """Return *lease* when it is not QUEUED any more, or after *seconds*.
 
     An API that is restarted is asked again: the place in the queue is in its database.
     """
+    path = f"/v1/leases/{lease['id']}?while_status=QUEUED&timeout={seconds}"
+    version = version_for(lease["cgpus"], API_VERSION)
     started_at = time.monotonic()
     while True:
         try:
-            answer = client.request("GET", f"{path}?while_status=QUEUED&timeout={seconds}")
+            answer = client.request("GET", path, version=version)
         except (UnreachableError, ApiError) as error:
             away = isinstance(error, UnreachableError) or error.status in (502, 503, 504)
             if not away or time.monotonic() - started_at > OUTAGE_TIMEOUT:
                 raise
             time.sleep(RETRY_DELAY)
             continue
-        lease: Lease = answer["lease"]
+        lease = answer["lease"]
         if lease["status"] == "QUEUED" and time.monotonic() - started_at < RETRY_DELAY / 2:
             # The API has too many waiting clients to delay this answer: do not ask again at once.
             time.sleep(RETRY_DELAY)

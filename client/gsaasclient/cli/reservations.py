@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import signal
 from types import SimpleNamespace
 
-from gsaasclient import Client
-from gsaasclient.api import RESERVATIONS_VERSION
+from gsaasclient import Client, ConnectionLostError
+from gsaasclient.api import RESERVATIONS_VERSION, version_for
 from gsaasclient.cli import cgpus
 from gsaasclient.cli.columns import Column, select
-from gsaasclient.cli.output import print_list, print_resource
+from gsaasclient.cli.interrupts import as_keyboard_interrupt
+from gsaasclient.cli.made import given_back_unless_told
+from gsaasclient.cli.output import print_list, print_note, print_resource
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
 from gsaasclient.cli.readings import clock_time
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     Reservation = dict[str, Any]
 
 PATH = "/v1/reservations"
+_UNKNOWN = "gsaas reservations shows whether a reservation was made"
 
 COLUMNS = (
     Column("id", "reservation"),
@@ -41,6 +45,7 @@ COLUMNS = (
 )
 
 
+@as_keyboard_interrupt(signal.SIGTERM, signal.SIGHUP)
 def reserve(client: Client, args: SimpleNamespace) -> int:
     """Make a reservation."""
     columns = select(COLUMNS, args.c)
@@ -51,8 +56,21 @@ def reserve(client: Client, args: SimpleNamespace) -> int:
     del wanted["locality"]
     body = {"cgpus": wanted, "end": args.end}
     body |= {name: getattr(args, name) for name in ("start", "name") if getattr(args, name)}
-    made = _ask(client, "POST", PATH, {"reservation": body})["reservation"]
-    print_resource(args, columns, made, made, lambda: _describe(made))
+    version = version_for(wanted, RESERVATIONS_VERSION)
+    try:
+        made = client.request("POST", PATH, {"reservation": body}, version)["reservation"]
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; {_UNKNOWN}") from None
+    except ConnectionLostError:
+        print_note(_UNKNOWN)
+        raise
+    path, noun, end = (
+        _path(made["id"]),
+        f"reservation {made['id']}",
+        f"gsaas unreserve {made['id']}",
+    )
+    with given_back_unless_told(client, path, noun, end, RESERVATIONS_VERSION):
+        print_resource(args, columns, made, made, lambda: _describe(made))
     return 0
 
 
@@ -76,19 +94,14 @@ def reservations(client: Client, args: SimpleNamespace) -> int:
 
 def unreserve(client: Client, args: SimpleNamespace) -> int:
     """Cancel a reservation."""
-    from urllib.parse import quote
-
     columns = select(COLUMNS, args.c)
     if not args.id:
         raise UsageError("the id of a reservation is needed; gsaas reservations lists them")
-    found = _ask(client, "DELETE", f"{PATH}/{quote(args.id, safe='')}")["reservation"]
+    path = _path(args.id)
+    found = client.request("DELETE", path, version=RESERVATIONS_VERSION)["reservation"]
     line = f"reservation {found['id']}  {found['status']}"
     print_resource(args, columns, found, found, lambda: line)
     return 0
-
-
-def _ask(client: Client, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    return client.request(method, path, body, version=RESERVATIONS_VERSION)
 
 
 def _describe(made: Reservation) -> str:
@@ -104,6 +117,12 @@ def _describe(made: Reservation) -> str:
         f"gsaas -l {cgpus.to_options(made['cgpus'])} -reservation={made['id']}  launch in it then"
     )
     return f"{facts(pairs)}\n\n{then}"
+
+
+def _path(reservation_id: str) -> str:
+    from urllib.parse import quote
+
+    return f"{PATH}/{quote(reservation_id, safe='')}"
 
 
 def _size(one: Reservation) -> str:

@@ -12,8 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from types import SimpleNamespace
 
 from gsaasclient import Client, ClientError
@@ -21,6 +20,7 @@ from gsaasclient.cli import cgpus, keepalive, leases, queue
 from gsaasclient.cli.alloc import consumer_from_options, usable_environment
 from gsaasclient.cli.environments import merged
 from gsaasclient.cli.exit_statuses import RUN_FAILED
+from gsaasclient.cli.interrupts import as_keyboard_interrupt
 from gsaasclient.cli.output import print_error
 from gsaasclient.cli.parser import UsageError
 
@@ -50,7 +50,7 @@ def run(client: Client, args: SimpleNamespace) -> int:
     }
     if args.name:
         request["name"] = args.name
-    with _as_keyboard_interrupt(signal.SIGTERM, signal.SIGHUP):
+    with as_keyboard_interrupt(signal.SIGTERM, signal.SIGHUP):
         lease, environment = _allocate(client, args, request)
     # Blocked before the command starts: a signal in between is forwarded once it runs, and none is lost.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED_SIGNALS, signal.SIGCHLD})
@@ -109,7 +109,7 @@ def _supervise(client: Client, lease_id: str, command: subprocess.Popen[bytes]) 
         received = signal.sigtimedwait({*FORWARDED_SIGNALS, signal.SIGCHLD}, keepalive.SECONDS / 3)
         if received is None:
             if alive and not (alive := keepalive.renew(client, lease_id)):
-                print_error(f"the lease {lease_id} was ended by others: ending the command")
+                print_error(f"the lease {lease_id} was ended by another client: ending the command")
                 command.terminate()
         elif received.si_signo != signal.SIGCHLD and received.si_code <= 0:
             # A code of at most 0 means that a process sent it, to this process alone. What the kernel sends for a
@@ -117,18 +117,3 @@ def _supervise(client: Client, lease_id: str, command: subprocess.Popen[bytes]) 
             command.send_signal(received.si_signo)
     status = command.returncode
     return SIGNALLED - status if status < 0 else status
-
-
-@contextmanager
-def _as_keyboard_interrupt(*signals: signal.Signals) -> Iterator[None]:
-    """Within the block, raise `KeyboardInterrupt` for these signals, as Ctrl-C does."""
-
-    def interrupt(number: int, _frame: object) -> None:
-        raise KeyboardInterrupt(f"interrupted by {signal.Signals(number).name}")
-
-    before = {number: signal.signal(number, interrupt) for number in signals}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -17,6 +17,12 @@ def add_options(parser: argparse.ArgumentParser, *, of_reservation: bool = False
         "--cgpus", metavar="<number>", type=positive, default=1, help="how many cGPUs (default: 1)"
     )
     parser.add_argument(
+        "--kind",
+        choices=("cuda", "cpu"),
+        help="cuda: GPUs of NVIDIA; cpu: CPU devices, which are cores and memory of hosts (default: what the operator "
+        "has chosen)",
+    )
+    parser.add_argument(
         "--mode",
         choices=("exclusive", "shared"),
         help="exclusive: each cGPU is a whole GPU that no other lease uses; shared: each is a part of a GPU's memory "
@@ -67,7 +73,7 @@ def from_options(args: argparse.Namespace) -> dict[str, Any]:
         )
     if args.mode == "exclusive" and args.memory is not None:
         raise exceptions.CommandError(
-            "--memory goes with --mode shared only: an exclusive cGPU has all memory of its GPU"
+            "--memory is valid only with --mode shared: an exclusive cGPU has all memory of its GPU"
         )
     fields = {
         "count": args.cgpus,
@@ -75,7 +81,9 @@ def from_options(args: argparse.Namespace) -> dict[str, Any]:
         "memory_mb": args.memory,
         **{
             name: getattr(args, name)
-            for name in ("locality", "policy", "gpu_model", "compute_capability", "hosts", "host")
+            for name in (
+                *("kind", "locality", "policy", "gpu_model", "compute_capability", "hosts", "host"),
+            )
         },
     }
     return {name: value for name, value in fields.items() if value is not None}

@@ -15,9 +15,11 @@ from osc_lib.command import command
 
 from gsaasclient import sdk
 from gsaasclient.cli.error_details import explain
+from gsaasclient.cli.standard_files import Writing
 
 OPTIONS = {
     "count": "--cgpus",
+    "kind": "--kind",
     "memory_mb": "--memory",
     "mode": "--mode",
     "locality": "--locality",
@@ -72,6 +74,43 @@ class ShowOne(Command, command.ShowOne):
     """A command that prints one resource."""
 
 
+class CreateOne(ShowOne):
+    """A command that makes one resource and prints it; it deletes what it cannot print, of which nobody would know."""
+
+    noun: str
+    made: str | None = None
+    """The id of what it has made."""
+
+    def give_back(self, made: str) -> None:
+        """Delete what was made. Raises `SDKException`."""
+        raise NotImplementedError
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
+    ) -> int:
+        """Print it. Raises `CommandError` if the output cannot be written."""
+        try:
+            with Writing():
+                return super().produce_output(parsed_args, column_names, data)
+        except BaseException as error:
+            if self.made is None:
+                raise
+            outcome = f"{self.noun} {self.made} is given back"
+            try:
+                self.give_back(self.made)
+            except sdk_exceptions.SDKException as problem:
+                outcome = (
+                    f"{self.noun} {self.made} could not be given back ({message_of(problem)}); to end it: openstack "
+                    f"gpu {self.noun} delete {self.made}"
+                )
+            reason = str(error) or type(error).__name__
+            if self.app.stdout is None:
+                reason = "standard output is closed"
+            elif isinstance(error, BrokenPipeError):
+                reason = "the reader of the output has ended"
+            raise exceptions.CommandError(f"{reason}; {outcome}") from error
+
+
 def message_of(error: Exception) -> str:
     """Return what is to be printed of an error: the API's sentence and what would help, or the SDK's message."""
     if isinstance(error, sdk_exceptions.HttpException) and (said := sdk.api_error(error)):
@@ -98,10 +137,10 @@ def add_list_options(parser: argparse.ArgumentParser, keys: str) -> None:
         metavar="<key>[:<direction>]",
         type=sort_keys,
         default=([], []),
-        help=f"sort by {keys}, or another field of the API; asc (default) or desc; several, separated by commas, sort "
-        "what is equal in those before",
+        help=f"sort by {keys}, or another field of the API; asc (default) or desc; of several keys, separated by "
+        "commas, each orders what is equal in those before it",
     )
-    parser.add_argument("--limit", metavar="<number>", type=positive, help="list at most so many")
+    parser.add_argument("--limit", metavar="<number>", type=positive, help="list at most this many")
     parser.add_argument(
         "--marker", metavar="<id>", help="list what comes after the one with this id"
     )

@@ -120,7 +120,7 @@ class DeleteHost(ShowOne):
         parser.add_argument(
             "--force",
             action="store_true",
-            help="even if its agents have reported recently, because it was switched off since",
+            help="although its agents have reported recently: it was switched off since then",
         )
         return parser
 

@@ -10,16 +10,18 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from openstack.exceptions import SDKException
+from openstack.exceptions import HttpException, SDKException
 from osc_lib import exceptions
 from osc_lib.cli.format_columns import DictColumn, ListDictColumn
 
 from gsaasclient import lease_fields
+from gsaasclient.cli.standard_files import say
 from gsaasclient.lease_fields import Field
 from gsaasclient.osc import cgpus
 from gsaasclient.osc.command import (
     Column,
     Command,
+    CreateOne,
     Lister,
     ShowOne,
     add_list_options,
@@ -74,18 +76,26 @@ class LeaseCommand(Command):
         return self.gpus.find_lease(name_or_id, ignore_missing=False)
 
     def wait_for(self, lease: Lease) -> Lease:
-        """Wait until a lease is ACTIVE. Raises `CommandError` after an interrupt: the lease stays."""
+        """Wait until a lease is ACTIVE. Raises `CommandError` after an interrupt or an error: the lease stays."""
+        goes_on = (
+            f"the launch goes on: openstack gpu lease show {lease.id} shows its status, "
+            f"openstack gpu lease delete {lease.id} ends it"
+        )
         try:
             return self.gpus.wait_for_lease(lease)
         except KeyboardInterrupt:
-            raise exceptions.CommandError(
-                f"interrupted, but the launch goes on: openstack gpu lease show {lease.id} shows its status, "
-                f"openstack gpu lease delete {lease.id} ends it"
-            ) from None
+            raise exceptions.CommandError(f"interrupted, but {goes_on}") from None
+        except HttpException as error:
+            raise exceptions.CommandError(f"{message_of(error)}\n{goes_on}") from error
 
 
-class CreateLease(ShowOne, LeaseCommand):
+class CreateLease(CreateOne, LeaseCommand):
     """Launch a VM with cGPUs, or claim cGPUs for a program that runs already"""
+
+    noun = "lease"
+
+    def give_back(self, made: str) -> None:
+        self.gpus.delete_lease(made)
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -138,14 +148,14 @@ class CreateLease(ShowOne, LeaseCommand):
             metavar="<seconds>",
             type=_queue_seconds,
             default=0,
-            help="if the request does not fit now, wait in the queue for at most so many seconds, or without a limit: "
-            f"{UNLIMITED}",
+            help="if the request does not fit now, wait in the queue for at most this many seconds, or without a "
+            f"limit: {UNLIMITED}",
         )
         parser.add_argument(
             "--priority",
             metavar="<number>",
             type=int,
-            help="priority in the queue (default: 0); above 0 for administrators",
+            help="priority in the queue (default: 0); only administrators may set one above 0",
         )
         parser.add_argument(
             "--reservation",
@@ -159,8 +169,9 @@ class CreateLease(ShowOne, LeaseCommand):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         lease = self.gpus.create_lease(**self._request(parsed_args))
+        self.made = lease.id
         for note in lease.notes or []:
-            self.app.stderr.write(f"note: {note}\n")
+            say(f"note: {note}\n")
         if parsed_args.wait:
             lease = self.wait_for(lease)
         return shown(SHOWN, lease)
@@ -170,9 +181,11 @@ class CreateLease(ShowOne, LeaseCommand):
         request: dict[str, Any] = {"cgpus": cgpus.from_options(args)}
         server, consumer = self._server(args), _consumer(args)
         if args.no_server and server:
-            raise exceptions.CommandError("--no-server goes with no option of a VM")
+            raise exceptions.CommandError("--no-server cannot be combined with options of a VM")
         if not args.no_server and (consumer or args.keepalive):
-            raise exceptions.CommandError("--consumer-… and --keepalive go with --no-server only")
+            raise exceptions.CommandError(
+                "--consumer-… and --keepalive are valid only with --no-server"
+            )
         request["server"] = None if args.no_server else server
         if consumer:
             request["consumer"] = consumer
@@ -282,7 +295,7 @@ class SetLease(LeaseCommand):
             "--priority",
             metavar="<number>",
             type=int,
-            help="its new priority in the queue; above 0 for administrators",
+            help="its new priority in the queue; only administrators may set one above 0",
         )
         return parser
 

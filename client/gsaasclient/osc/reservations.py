@@ -16,6 +16,7 @@ from gsaasclient.osc import cgpus
 from gsaasclient.osc.command import (
     Column,
     Command,
+    CreateOne,
     Lister,
     ShowOne,
     add_list_options,
@@ -58,8 +59,13 @@ SHOWN = (
 )
 
 
-class CreateReservation(ShowOne):
+class CreateReservation(CreateOne):
     """Reserve cGPUs for a time to come; launch in it with openstack gpu lease create --reservation"""
+
+    noun = "reservation"
+
+    def give_back(self, made: str) -> None:
+        self.gpus.delete_reservation(made)
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -77,7 +83,9 @@ class CreateReservation(ShowOne):
         given = {name: getattr(parsed_args, name) for name in ("name", "start", "end")}
         fields = {name: value for name, value in given.items() if value is not None}
         wanted = cgpus.from_options(parsed_args)
-        return shown(SHOWN, self.gpus.create_reservation(cgpus=wanted, **fields))
+        reservation = self.gpus.create_reservation(cgpus=wanted, **fields)
+        self.made = reservation.id
+        return shown(SHOWN, reservation)
 
 
 class ListReservations(Lister):
@@ -127,7 +135,7 @@ class DeleteReservations(Command):
             "reservation",
             metavar="<reservation>",
             nargs="+",
-            help="the ID of one; several can be named",
+            help="reservation (ID); several can be named",
         )
         return parser
 

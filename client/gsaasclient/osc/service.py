@@ -30,4 +30,4 @@ def add_service_options(parser: argparse.ArgumentParser) -> None:
 def check_service_options(args: argparse.Namespace) -> None:
     """Raise `CommandError` for `--reason` without `--disable`."""
     if args.reason and not args.disable:
-        raise exceptions.CommandError("--reason goes with --disable")
+        raise exceptions.CommandError("--reason is valid only with --disable")

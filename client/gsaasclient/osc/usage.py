@@ -25,7 +25,7 @@ LIMITS = (
 
 
 class ListUsage(Lister):
-    """List what each project used in a period; others than administrators see their own project only"""
+    """List what each project used in a period; only administrators see other projects than their own"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -45,7 +45,7 @@ class ShowUsage(ShowOne):
         parser.add_argument(
             "--project",
             metavar="<project-id>",
-            help="project (ID; default: yours); others for administrators",
+            help="project (ID; default: yours); only administrators may name another one",
         )
         return parser
 
@@ -72,6 +72,6 @@ def _add_period(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start",
         metavar="<time>",
-        help="start of the period: a date, or a time in UTC such as 2026-11-01T12:00:00Z (default: that of this month)",
+        help="start of the period: a date, or a time in UTC such as 2026-11-01T12:00:00Z (default: that of the month)",
     )
     parser.add_argument("--end", metavar="<time>", help="end of the period (default: now)")

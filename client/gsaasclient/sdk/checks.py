@@ -22,6 +22,7 @@ class Check(Resource):
     gpu_model = resource.Body("gpu_model")
     host = resource.Body("host")
     hosts = resource.Body("hosts")
+    kind = resource.Body("kind")
     locality = resource.Body("locality")
     memory_mb = resource.Body("memory_mb", type=int)
     mode = resource.Body("mode")

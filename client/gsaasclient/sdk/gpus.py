@@ -30,6 +30,7 @@ class Gpu(InService):
     generation = resource.Body("generation", type=int)
     host = resource.Body("host")
     index = resource.Body("index", type=int)
+    kind = resource.Body("kind")
     leases = resource.Body("leases", type=list)
     memory_mb = resource.Body("memory_mb", type=int)
     mode = resource.Body("mode")

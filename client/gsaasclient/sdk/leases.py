@@ -65,7 +65,7 @@ class Lease(Resource):
 
     idempotency_key = resource.Header(idempotency.HEADER)
     notes = resource.Computed("notes", type=list)
-    """After a launch: the cloud's remarks on the server's fields."""
+    """After a launch: remarks on the server's fields."""
 
     def create(self, session: Adapter, *args: Any, **params: Any) -> Self:
         """Claim the cGPUs. If the connection breaks, the request is sent once more: its key prevents a second lease."""

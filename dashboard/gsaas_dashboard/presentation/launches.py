@@ -23,7 +23,7 @@ def cgpus(form: Mapping[str, Any]) -> dict[str, Any]:
     asked: dict[str, Any] = {"count": form["count"], "mode": form["mode"]}
     if form["mode"] == "shared" and form.get("memory_mb"):
         asked["memory_mb"] = form["memory_mb"]
-    for name in ("locality", "policy", "gpu_model", "compute_capability", "hosts"):
+    for name in ("kind", "locality", "policy", "gpu_model", "compute_capability", "hosts"):
         if form.get(name) not in (None, "", "any"):
             asked[name] = form[name]
     return asked

@@ -34,7 +34,7 @@ class Device(NamedTuple):
 
 
 def asked(cgpus: Mapping[str, Any] | None) -> str:
-    """Return the essence of a request: `2 x 2048 MiB, shared`, `1 x whole GPU`."""
+    """Return a request in a few words: `2 x 2048 MiB, shared`, `1 x whole GPU`."""
     if not cgpus:
         return "-"
     memory = cgpus.get("memory_mb")
@@ -45,6 +45,7 @@ def asked(cgpus: Mapping[str, Any] | None) -> str:
 def requirements(cgpus: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """Return the other requirements of a request that are not their defaults, by name."""
     names = {
+        "kind": "kind",
         "locality": "locality",
         "policy": "policy",
         "gpu_model": "GPU model",

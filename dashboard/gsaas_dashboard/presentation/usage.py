@@ -8,9 +8,9 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from gsaasclient import spreadsheets
+
 HEADER = ("project_id", "project", "leases", "gpu_hours", "memory_mb_hours")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a text begins with that spreadsheets compute."""
 
 
 class Bar(NamedTuple):
@@ -48,10 +48,5 @@ def as_csv(projects: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> s
     for each in projects:
         name = names.get(each["project_id"], "")
         row = (each["project_id"], name, each["leases"], each["gpu_hours"], each["memory_mb_hours"])
-        writer.writerow([_harmless(field) for field in row])
+        writer.writerow(map(spreadsheets.cell, row))
     return text.getvalue()
-
-
-def _harmless(field: object) -> object:
-    """Return a text with an apostrophe before what a spreadsheet would compute; anything else as it is."""
-    return f"'{field}" if isinstance(field, str) and field.startswith(FORMULA) else field

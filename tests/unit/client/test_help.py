@@ -18,7 +18,7 @@ from gsaasclient.cli.parser import HelpRequested, parse
 def test_the_help_shows_every_command():
     for command in COMMANDS.values():
         assert f"\n  {command.name} " in help.of_program()
-        assert command.summary in help.of_program()
+        assert command.help.summary in help.of_program()
 
 
 def test_every_line_shown_in_the_help_can_be_typed():
@@ -36,7 +36,7 @@ def test_the_help_of_a_command_has_its_options_and_an_example_that_can_be_typed(
     text = help.of_command(command)
     assert all(f"-{option.name}" in text for option in command.options)
     assert max(map(len, text.splitlines())) <= 100
-    example = command.example.removeprefix('eval "$(').removesuffix(')"')
+    example = command.help.example.removeprefix('eval "$(').removesuffix(')"')
     program, *words = shlex.split(example)
     assert program == "gsaas"
     assert parse(words, COMMANDS)[0] is command
@@ -44,7 +44,7 @@ def test_the_help_of_a_command_has_its_options_and_an_example_that_can_be_typed(
 
 @pytest.mark.parametrize("word", COMMANDS)
 def test_every_command_has_its_handler(word):
-    module, function = COMMANDS[word].handler.split(":")
+    module, function = COMMANDS[word].handler.function.split(":")
     assert callable(getattr(importlib.import_module(f"gsaasclient.cli.{module}"), function))
 
 

@@ -11,8 +11,10 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from gsaasclient import spreadsheets
 from gsaasclient.cli.columns import Column, select
-from gsaasclient.cli.commands import COMMANDS, FORMATS
+from gsaasclient.cli.commands import COMMANDS
+from gsaasclient.cli.commands.options import FORMATS
 from gsaasclient.cli.output import print_list, print_resource
 from gsaasclient.cli.parser import UsageError
 
@@ -52,6 +54,40 @@ def printed_resource(capsys):
         return capsys.readouterr().out
 
     return run
+
+
+FORMULAS = (
+    "=1+1",
+    "+1",
+    "-1",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "\n=1",
+    "\ra\r=1",
+    "\0=1",
+    "\uff1d1",
+    "\uff0b1",
+    "\uff0d1",
+    "\uff20A1",
+)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_no_text_of_a_tenant_is_a_formula_of_a_spreadsheet_and_numbers_stay_numbers(capsys, name):
+    args = SimpleNamespace(f="csv", c=[])
+    columns = (Column("name"), Column("limit"))
+    print_list(args, columns, [{"name": name, "limit": -1}], {})
+    assert list(csv.reader(io.StringIO(capsys.readouterr().out, newline=""))) == [
+        ["name", "limit"],
+        [f"'{name}", "-1"],
+    ]
+    assert spreadsheets.text(f"'{name}") == name
+
+
+@pytest.mark.parametrize("name", ["", "'", "'quoted'", "a=b", "1-1", "é", " x"])
+def test_another_text_is_printed_as_it_is(name):
+    assert spreadsheets.cell(name) == name == spreadsheets.text(name)
 
 
 def test_csv_is_read_back_by_csv(printed):

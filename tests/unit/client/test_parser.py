@@ -37,6 +37,12 @@ PUBLISHED = {
         "locality": "local",
         "memory_mb": 4096,
     },
+    "-l -ncgpus=2 -kind=cpu": {
+        "count": 2,
+        "kind": "cpu",
+        "mode": "exclusive",
+        "locality": "any",
+    },
     "-l -ncgpus=2 -locality=local": {"count": 2, "mode": "exclusive", "locality": "local"},
 }
 
@@ -85,6 +91,7 @@ def test_every_option_of_a_launch_is_parsed():
     )
     assert vars(values) == {
         "ncgpus": 1,
+        "kind": None,
         "mode": "exclusive",
         "poolmem": None,
         "locality": "any",
@@ -144,12 +151,13 @@ def test_words_after_two_dashes_are_the_command_to_run():
         ),
         (
             "-l -ncgpus=2 -poolmem=2048",
-            "-poolmem goes with -mode=shared only: an exclusive cGPU has all memory of its GPU",
+            "-poolmem is valid only with -mode=shared: an exclusive cGPU has all memory of its GPU",
         ),
         ("-l -ncgpus=2 -mode=share", "-mode is exclusive or shared, not 'share'"),
+        ("-l -ncgpus=2 -kind=gpu", "-kind is cuda or cpu, not 'gpu'"),
         ("-l -ncgpus=2 -locality=far", "-locality is any or local or remote, not 'far'"),
         ("-l -ncgpus=2 -ncgpus=3", "-ncgpus is given twice"),
-        ("-l -t", "-l (launch) and -t (terminate) do not go together"),
+        ("-l -t", "-l (launch) and -t (terminate) cannot be combined"),
         ("-l -ncgpu=2", "gsaas launch has no option -ncgpu; did you mean -ncgpus?"),
         ("-l -loc=local", "gsaas launch has no option -loc"),
         ("-l -lname=a", "gsaas launch has no option -lname; did you mean -name?"),

@@ -52,12 +52,14 @@ def test_the_options_of_a_job_are_the_apis_fields():
         "SPANK_GSAAS_CGPUS": "1",
         "SPANK_GSAAS_POOLMEM": "2048",
         "SPANK_GSAAS_MODE": "shared",
+        "SPANK_GSAAS_KIND": "cpu",
     }
     assert jobs.cgpus_of(shared) == {
         "count": 1,
         "mode": "shared",
         "locality": "any",
         "memory_mb": 2048,
+        "kind": "cpu",
     }
 
 
@@ -67,8 +69,9 @@ def test_the_options_of_a_job_are_the_apis_fields():
         ({"SPANK_GSAAS_CGPUS": "1; reboot"}, "--cgpus needs a whole number"),
         ({"SPANK_GSAAS_CGPUS": ""}, "--cgpus needs a whole number"),
         ({"SPANK_GSAAS_CGPUS": "1", "SPANK_GSAAS_MODE": "all"}, "--cgpu-mode is exclusive or"),
-        ({"SPANK_GSAAS_CGPUS": "1", "SPANK_GSAAS_MODE": "shared"}, "go together"),
-        ({"SPANK_GSAAS_CGPUS": "1", "SPANK_GSAAS_POOLMEM": "5"}, "go together"),
+        ({"SPANK_GSAAS_CGPUS": "1", "SPANK_GSAAS_KIND": "all"}, "--cgpu-kind is cuda or"),
+        ({"SPANK_GSAAS_CGPUS": "1", "SPANK_GSAAS_MODE": "shared"}, "need each other"),
+        ({"SPANK_GSAAS_CGPUS": "1", "SPANK_GSAAS_POOLMEM": "5"}, "need each other"),
     ],
 )
 def test_options_that_the_plug_in_has_not_checked_are_refused(forged, reason):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn
@@ -105,6 +106,22 @@ def test_all_requests_together_wait_for_the_api_once(clock, requeued, tmp_path, 
 def test_a_job_whose_prolog_is_ended_is_requeued(requeued, tmp_path):
     assert node.prolog(Silent(), SimpleNamespace(folder=tmp_path, grace=None), CALLED) == 0
     assert requeued == ["16_1"]
+
+
+def test_on_a_full_disk_a_job_is_requeued_and_nothing_is_left(requeued, tmp_path, monkeypatch):
+    size = 64 * 1024
+    monkeypatch.setattr(
+        node.alloc, "usable_environment", lambda *_: {"LD_LIBRARY_PATH": "x" * 2 * size}
+    )
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        args = SimpleNamespace(folder=tmp_path, grace=None)
+        assert node.prolog(Api(Clock(), 1), args, CALLED) == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert requeued == ["16_1"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_epilog_that_is_ended_leaves_no_environment(tmp_path):

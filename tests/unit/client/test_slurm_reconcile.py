@@ -170,7 +170,7 @@ def test_a_clock_that_was_set_back_does_not_keep_a_lease_for_ever():
 def test_an_answer_without_slurms_user_is_refused():
     with pytest.raises(jobs.JobError, match="which user SlurmUser is"):
         jobs.slurm_user_of("SlurmUser = slurm\n")
-    with pytest.raises(jobs.JobError, match="says no SlurmUser"):
+    with pytest.raises(jobs.JobError, match="does not print SlurmUser"):
         jobs.slurm_user_of("ClusterName = c1\n")
 
 

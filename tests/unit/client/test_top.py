@@ -75,7 +75,7 @@ def lines(shown: view.Snapshot, order: str = "host") -> list[list[str]]:
 
 def test_the_heading_has_the_totals():
     assert view.heading(snapshot(leases=[lease(), lease(status="QUEUED")], places=[place(1)])) == (
-        "8 GPUs on 2 hosts, 3 idle, 24576 of 65536 MiB held or withheld, 1 lease, "
+        "8 GPUs on 2 hosts, 3 idle, 24576 of 65536 MiB claimed or withheld, 1 lease, "
         "1 waiting, 0 of your project"
     )
 

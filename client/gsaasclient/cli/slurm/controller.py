@@ -22,7 +22,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-NEVER = ("gsaas.capacity.impossible", "gsaas.bad-request")
+NEVER = (
+    "gsaas.capacity.impossible",
+    "gsaas.bad-request",
+    "gsaas.remoting.kind",
+    "gsaas.remoting.limit",
+)
 """Refusals of requests that no later attempt can change: their job is cancelled, not requeued."""
 ACTIVATION_TIMEOUT = 60.0
 """Seconds within which the hosts of a claimed lease have to confirm it."""

@@ -24,6 +24,7 @@ OPTIONS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "ncgpus": ("SPANK_GSAAS_CGPUS", "--cgpus", whole_number),
     "poolmem": ("SPANK_GSAAS_POOLMEM", "--poolmem", whole_number),
     "mode": ("SPANK_GSAAS_MODE", "--cgpu-mode", one_of("exclusive", "shared")),
+    "kind": ("SPANK_GSAAS_KIND", "--cgpu-kind", one_of("cuda", "cpu")),
 }
 """The options of `gsaas alloc` that a job can have: the variable that the plug-in sets, the job's option, its type."""
 DEFAULTS = {"mode": "exclusive", "locality": "any", "hosts": "any"}
@@ -108,7 +109,7 @@ def cgpus_of(environment: Mapping[str, str]) -> dict[str, Any] | None:
             except ValueError as error:
                 raise JobError(printable(f"{option} {error}")) from None
     if (values["mode"] == "shared") != (values["poolmem"] is not None):
-        raise JobError("--poolmem and --cgpu-mode=shared go together")
+        raise JobError("--poolmem and --cgpu-mode=shared need each other")
     return cgpus.from_options(SimpleNamespace(**values))
 
 
@@ -225,7 +226,7 @@ def _setting(config: str, wanted: str) -> str:
         name, equals, value = line.partition("=")
         if equals and name.strip() == wanted:
             return value.strip()
-    raise JobError(f"scontrol show config says no {wanted}")
+    raise JobError(f"scontrol show config does not print {wanted}")
 
 
 def _rows(listed: str, columns: int) -> list[list[str]]:

@@ -92,14 +92,14 @@ def _remove_left(client: Client, folder: Path, node: str, grace: int) -> None:
                 else:
                     path.unlink()
     except (ClientError, KeyboardInterrupt) as error:
-        log("epilog", f"what ended jobs have left in {folder} is removed later: {error}")
+        log("epilog", f"the environments of ended jobs stay in {folder} until later: {error}")
 
 
 def _check_owner(folder: Path) -> None:
     """Raise `ClientError` if users other than this one can write to *folder*: they could choose what a task finds."""
     found = folder.stat()
     if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise ClientError(f"{folder} has to be root's, and nobody else may be able to write there")
+        raise ClientError(f"{folder} must belong to root, and only root may be able to write to it")
 
 
 def _lasts(client: Client, lease_id: str) -> bool:
@@ -177,6 +177,10 @@ def _write(path: Path, variables: Mapping[str, str]) -> None:
     made = path.with_name(f".{path.name}")
     made.unlink(missing_ok=True)
     descriptor = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.writelines(f"{name}={value}\0".encode() for name, value in variables.items())
-    made.replace(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.writelines(f"{name}={value}\0".encode() for name, value in variables.items())
+        made.replace(path)
+    except OSError:  # such as a full disk
+        made.unlink()
+        raise

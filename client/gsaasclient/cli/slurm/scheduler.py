@@ -23,7 +23,7 @@ def ask(*command: str) -> str:
             command, capture_output=True, text=True, timeout=TIMEOUT, check=False, env=own
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ClientError(f"{command[0]} cannot be asked: {error}") from None
+        raise ClientError(f"{command[0]} cannot be run: {error}") from None
     if done.returncode:
         raise ClientError(f"{command[0]} failed: {done.stderr.strip() or done.returncode}")
     return done.stdout

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 from gsaasclient import ClientError
 from gsaasclient.cli import readings
-from gsaasclient.cli.output import print_document
+from gsaasclient.cli.output import print_document, print_text
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.top import view
 
@@ -32,7 +32,7 @@ def top(client: Client, args: SimpleNamespace) -> int:
     elif args.once or not (sys.stdin.isatty() and sys.stdout.isatty()):
         snapshot = take_snapshot(client)
         body = "\n".join(view.body(snapshot, args.sort))
-        print(f"{view.heading(snapshot)}\n\n{body}".strip())
+        print_text(f"{view.heading(snapshot)}\n\n{body}".strip())
     else:
         # Imported here, because it loads modules that only a terminal needs.
         from gsaasclient.cli.top.terminal import Terminal

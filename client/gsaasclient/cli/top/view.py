@@ -62,7 +62,7 @@ def heading(snapshot: Snapshot) -> str:
     parts = (
         f"{_number(totals['gpus'], 'GPU')} on {_number(totals['hosts'], 'host')}",
         f"{totals['idle']} idle",
-        f"{held_mb} of {totals['memory_mb']} MiB held or withheld",
+        f"{held_mb} of {totals['memory_mb']} MiB claimed or withheld",
         _number(sum(lease["status"] != "QUEUED" for lease in snapshot.leases), "lease"),
         f"{waiting['length']} waiting, {waiting['own']} of your project",
     )

@@ -62,7 +62,7 @@ class Filter(tables.FilterAction):
 
 
 class FreshRow(tables.Row):
-    """Asks for its lease again for as long as its status is on its way to another one."""
+    """A row that is updated until its lease has a status that stays."""
 
     ajax = True
 

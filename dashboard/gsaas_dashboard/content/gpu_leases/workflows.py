@@ -28,6 +28,15 @@ class CgpuFields(forms.Form):
     count = forms.IntegerField(
         label=_("Number of cGPUs"), min_value=1, max_value=MOST_CGPUS, initial=1, widget=number()
     )
+    kind = forms.ChoiceField(
+        label=_("Kind"),
+        choices=[
+            ("", _("the cloud's default")),
+            ("cuda", _("GPUs of NVIDIA")),
+            ("cpu", _("CPU devices")),
+        ],
+        required=False,
+    )
     mode = forms.ChoiceField(
         label=_("Mode"),
         choices=[

@@ -121,6 +121,7 @@ class Gpus(tables.DataTable):
 
     host = tables.WrappingColumn("host", verbose_name=_("Host"))
     index = tables.Column("index", verbose_name=_("GPU"))
+    kind = tables.Column("kind", verbose_name=_("Kind"))
     model = tables.Column("model", verbose_name=_("Model"))
     uuid = tables.WrappingColumn("uuid", verbose_name=_("UUID"))
     claimed = tables.Column(

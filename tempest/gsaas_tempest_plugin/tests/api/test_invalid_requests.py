@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that cannot be meant: all of them are refused, and none changes anything."""
+"""Invalid requests: all of them are refused, and none changes anything."""
 
 from __future__ import annotations
 

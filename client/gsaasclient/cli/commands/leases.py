@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of `gsaas` that take cGPUs, use them and return them."""
+
+from __future__ import annotations
+
+from gsaasclient.cli.commands.options import (
+    CGPUS,
+    CONSUMER,
+    LEASE_NAME,
+    NOWAIT,
+    OUTPUT,
+    QUEUE,
+    RESERVATION,
+    SERVER,
+    lease_id,
+    sort,
+)
+from gsaasclient.cli.exit_statuses import RUN_FAILED
+from gsaasclient.cli.parser import CommandSpec, Handler, Help, Option, whole_number
+
+LEASES = (
+    CommandSpec(
+        "launch",
+        Help(
+            "launch a VM with cGPUs (or -l)",
+            usage="gsaas -l -ncgpus=N [option ...]",
+            example="gsaas -l -ncgpus=2 -poolmem=2048 -mode=shared -name=training",
+            details="""
+Returns when the VM is active and its cGPUs are connected, or at once with -nowait. If the cloud
+cannot provide the cGPUs, nothing is launched; the message states why and which request would fit.
+With -wait the request then waits in the queue. Ctrl-C gives up its place; with -wait -nowait the
+place is kept without a client.""",
+        ),
+        Handler("leases:launch"),
+        action="l",
+        mistaken_names=("create", "boot", "new", "server"),
+        options=(*CGPUS, *SERVER, *QUEUE, RESERVATION, NOWAIT, *OUTPUT),
+    ),
+    CommandSpec(
+        "terminate",
+        Help(
+            "end a lease and destroy its VM (or -t)",
+            usage="gsaas -t -id=ID [option ...]",
+            example="gsaas -t -id=training",
+        ),
+        Handler("leases:terminate"),
+        action="t",
+        mistaken_names=("delete", "remove", "rm", "stop", "end", "destroy", "kill", "cancel"),
+        options=(lease_id("the lease to end"), NOWAIT, *OUTPUT),
+        positional="id",
+    ),
+    CommandSpec(
+        "alloc",
+        Help(
+            "take cGPUs without a VM, for programs on an existing host",
+            usage="gsaas alloc -ncgpus=N [option ...]",
+            example="gsaas alloc -ncgpus=2 -poolmem=1024 -mode=shared",
+            details="""
+Prints lines for a shell to evaluate: the addresses of the cGPUs, and GSAAS_LEASE, which gsaas
+release reads; with -f or -c, it prints the lease instead. Standard output has nothing else, so
+evaluating it after a failure has no effect:
+
+  gpus=$(gsaas alloc -ncgpus=1) && eval "$gpus"
+
+With -while=$$ they are released when the shell ends, or this host is switched off: a process in
+the background keeps the lease alive until then. Otherwise they are yours until gsaas release.
+
+Programs that do not share the network of this host, such as those in most containers, cannot use
+masked addresses of the host.""",
+        ),
+        Handler("alloc:alloc"),
+        mistaken_names=("allocate", "claim", "acquire"),
+        options=(
+            *CGPUS,
+            *CONSUMER,
+            LEASE_NAME,
+            Option(
+                "while",
+                "PID",
+                "keep the cGPUs until this process ends, such as $$, the shell; then release them",
+                convert=whole_number,
+            ),
+            *QUEUE,
+            RESERVATION,
+            *OUTPUT,
+        ),
+    ),
+    CommandSpec(
+        "release",
+        Help(
+            "release the cGPUs that gsaas alloc took",
+            usage="gsaas release [-id=ID]",
+            example="gsaas release -id=$GSAAS_LEASE",
+        ),
+        Handler("alloc:release"),
+        mistaken_names=("delete", "remove", "rm", "free", "deallocate"),
+        options=(lease_id("the lease to end (default: $GSAAS_LEASE)"), NOWAIT, *OUTPUT),
+        positional="id",
+    ),
+    CommandSpec(
+        "redeem",
+        Help(
+            "show a lease's grant, so that its GPU hosts admit this host",
+            usage="gsaas redeem",
+            example="gsaas redeem",
+            details="""
+gsaas alloc does this itself. It is needed for a lease that was taken on another host (gsaas alloc
+-on=…) or by a program: evaluate its environment here, then redeem its grant, once.""",
+        ),
+        Handler("alloc:redeem", offline=True),
+    ),
+    CommandSpec(
+        "list",
+        Help(
+            "list your leases",
+            usage="gsaas list [option ...]",
+            example="gsaas list -status=ACTIVE -c=name -c=cgpus",
+            details="""
+A TIME is a date, which stands for its midnight, or such as 2026-10-01T12:00:00Z, in UTC unless it
+has an offset. -sort accepts id, name, status, project_id, user_id, created_at, updated_at,
+released_at, queued_at, wait_until, kept_until, priority, count, mode, memory_mb, locality, policy,
+access, server_id and, for administrators, server_host.
+
+Besides the columns of the table, -c accepts project_id, mode, locality, policy, server_host,
+consumer_host, position, degraded, fault and created_at.""",
+        ),
+        Handler("leases:list_all"),
+        mistaken_names=("ls", "ps", "lease", "leases", "server", "servers"),
+        options=(
+            Option("status", "STATUS", "only leases in this status; required for RELEASED ones"),
+            Option("name", "NAME", "only leases with this name"),
+            Option(
+                "all",
+                None,
+                "leases of all projects (administrators)",
+                mistaken_names=("all-projects", "a"),
+            ),
+            sort("leases", "created_at"),
+            Option(
+                "changes-since",
+                "TIME",
+                "only leases that have changed since TIME, RELEASED ones included",
+                mistaken_names=("changes_since", "since"),
+            ),
+            *OUTPUT,
+        ),
+    ),
+    CommandSpec(
+        "show",
+        Help(
+            "show a lease and its events",
+            usage="gsaas show ID [option ...]",
+            example="gsaas show training",
+        ),
+        Handler("leases:show"),
+        mistaken_names=("get", "info", "describe", "lease", "events"),
+        options=(lease_id("the lease to show"), *OUTPUT),
+        positional="id",
+    ),
+    CommandSpec(
+        "env",
+        Help(
+            "print the environment that programs need to find their cGPUs",
+            usage="gsaas env ID [-shell|-dotenv|-json | -f=FORMAT]",
+            example='eval "$(gsaas env training)"',
+            details="""
+In a VM that GSaaS launched, cloud-init has set these variables already.""",
+        ),
+        Handler("leases:env"),
+        options=(
+            lease_id("the lease"),
+            Option(
+                "shell",
+                None,
+                "lines for a shell to evaluate (default, unless -f or -c is given)",
+            ),
+            Option("dotenv", None, "lines for an env file"),
+            Option("json", None, "a JSON object"),
+            *OUTPUT,
+        ),
+        positional="id",
+    ),
+    CommandSpec(
+        "exec",
+        Help(
+            "run a command inside a lease's VM",
+            usage="gsaas exec ID -- COMMAND [ARGUMENT ...]",
+            example="gsaas exec training -- ip route",
+            details="""
+With gsaas-standalone only, where a VM is a network namespace of this machine; requires root. The
+command gets the lease's environment; the exit status is that of the command.""",
+        ),
+        Handler("exec:run"),
+        mistaken_names=("ssh", "shell", "console"),
+        options=(lease_id("the lease of the VM"),),
+        positional="id",
+        takes_command=True,
+    ),
+    CommandSpec(
+        "run",
+        Help(
+            "take cGPUs, run a command with them, and release them",
+            usage="gsaas run -ncgpus=N [option ...] -- COMMAND [ARGUMENT ...]",
+            example="gsaas run -ncgpus=1 -poolmem=1024 -mode=shared -- ./app",
+            details="""
+The command gets the environment that gsaas alloc prints. The cGPUs are released when it ends, in
+whatever way. Signals sent to gsaas run are forwarded to the command. If gsaas run itself is killed,
+the command is killed too, and the cGPUs are released about a minute later.
+
+The exit status is the command's own, or 128 plus the number of the signal that ended it, or
+
+    2  the command line is not valid       125  GSaaS failed, or refused for another reason
+    3  the request does not fit now        126  the command cannot be run
+    4  the request can never fit           127  the command does not exist
+  130  interrupted before the command began""",
+        ),
+        Handler("run:run", failure_status=RUN_FAILED),
+        options=(*CGPUS, *CONSUMER, LEASE_NAME, *QUEUE, RESERVATION),
+        takes_command=True,
+    ),
+)

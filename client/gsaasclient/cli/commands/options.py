@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options that several commands of `gsaas` have."""
+
+from __future__ import annotations
+
+from gsaasclient.cli.parser import FOREVER, Option, any_number, one_of, whole_number
+
+FORMATS = ("table", "json", "csv", "value", "yaml")
+FORMAT = Option(
+    "f",
+    "FORMAT",
+    "output format: table (default); json or yaml, the API's own answer; csv, with a heading line; "
+    "value, the values alone",
+    convert=one_of(*FORMATS),
+    aliases=("format",),
+    mistaken_names=("o", "output"),
+    default="table",
+)
+COLUMN = Option(
+    "c",
+    "COLUMN",
+    "print this column only, in any format; repeat it for several, in the order wanted",
+    aliases=("column",),
+    mistaken_names=("columns",),
+    repeatable=True,
+)
+OUTPUT = (FORMAT, COLUMN)
+
+
+NOWAIT = Option("nowait", None, "return at once; gsaas show prints the status")
+REASON = Option("reason", "TEXT", "why it is disabled, for other operators to read")
+LEASE_NAME = Option("name", "NAME", "a name for the lease")
+
+CGPUS = (
+    Option("ncgpus", "N", "number of cGPUs", convert=whole_number),
+    Option(
+        "kind",
+        "cuda|cpu",
+        "cuda: GPUs of NVIDIA; cpu: CPU devices, which are cores and memory of hosts (default: what the operator "
+        "has chosen)",
+        convert=one_of("cuda", "cpu"),
+    ),
+    Option(
+        "mode",
+        "exclusive|shared",
+        "exclusive (default): each cGPU is a whole GPU that no other lease uses; shared: each is a "
+        "part of a GPU's memory",
+        convert=one_of("exclusive", "shared"),
+        default="exclusive",
+    ),
+    Option(
+        "poolmem",
+        "MIB",
+        "MiB of GPU memory per cGPU; required with -mode=shared, and valid only with it",
+        convert=whole_number,
+    ),
+    Option(
+        "locality",
+        "any|local|remote",
+        "any (default): the cloud chooses the VM's host; local: the host that owns all its GPUs; "
+        "remote: a host that owns none of them",
+        convert=one_of("any", "local", "remote"),
+        default="any",
+    ),
+    Option("policy", "NAME", "policy by which GPUs are selected; gsaas policies lists them"),
+    Option("model", "TEXT", "only GPUs whose model contains this text, such as A100"),
+    Option("capability", "X.Y", "only GPUs of at least this CUDA compute capability, such as 8.0"),
+    Option(
+        "hosts",
+        "any|one|spread",
+        "any (default): on any GPU hosts; one: all on one GPU host; spread: each on another GPU host",
+        convert=one_of("any", "one", "spread"),
+        default="any",
+    ),
+    Option("host", "NAME", "only GPUs of this GPU host"),
+)
+
+QUEUE = (
+    Option(
+        "wait",
+        "SECONDS",
+        "if the request does not fit now, wait in the queue until it does, for at most SECONDS if given",
+        convert=whole_number,
+        bare_value=FOREVER,
+    ),
+    Option(
+        "priority",
+        "N",
+        "priority in the queue (default: 0); a lower one is served later, one above 0 earlier "
+        "(administrators)",
+        convert=any_number,
+    ),
+)
+
+RESERVATION = Option(
+    "reservation",
+    "ID",
+    "launch in this reservation of your project: its id; gsaas reservations lists them",
+)
+
+SERVER = (
+    Option("image", "IMAGE", "image that the VM boots from: its name or id"),
+    Option("flavor", "FLAVOR", "flavor of the VM: its name or id"),
+    Option(
+        "network",
+        "NETWORK",
+        "network to attach: its name or id; may be repeated",
+        mistaken_names=("nic", "net-id"),
+        repeatable=True,
+    ),
+    Option("name", "NAME", "a name for the lease and its VM"),
+    Option("key", "NAME", "key pair for logging in", mistaken_names=("key-name", "keypair")),
+    Option("userdata", "FILE", "cloud-init user data for the VM; GSaaS adds a part of its own"),
+)
+
+
+CONSUMER = (
+    Option(
+        "on",
+        "HOST",
+        "the host whose programs use the cGPUs, by its name in GSaaS (default: this host)",
+    ),
+    Option(
+        "uid",
+        "UID|any",
+        "the user who alone can use masked addresses (default: you)",
+        convert=lambda value: _user_id(value),
+    ),
+)
+
+
+def _user_id(value: str) -> int | str:
+    # Imported here: the handler's module must not be loaded for help.
+    from gsaasclient.cli.alloc import user_id
+
+    return user_id(value)
+
+
+def sort_key(value: str) -> tuple[str, str]:
+    """Convert to a key and a direction, `asc` or `desc`. Raises `ValueError`."""
+    key, _, direction = value.partition(":")
+    if direction not in ("", "asc", "desc"):
+        raise ValueError(f"has the direction asc or desc, not '{direction}'")
+    return key, direction or "asc"
+
+
+def sort(rows: str, default: str) -> Option:
+    """Return the option that orders a list of *rows*, which is ordered by *default* without it."""
+    return Option(
+        "sort",
+        "KEY[:asc|desc]",
+        f"order of the {rows}, such as {default}:desc (default: {default}); repeat it to order {rows} that are equal "
+        "in the first key",
+        convert=sort_key,
+        mistaken_names=("sort-key", "sort_key"),
+        repeatable=True,
+    )
+
+
+def seconds_or_default(value: str) -> int | str:
+    """Convert to a number of seconds, or return `default`. Raises `ValueError`."""
+    return value if value == "default" else whole_number(value)
+
+
+def lease_id(description: str) -> Option:
+    """Return the option `-id`."""
+    return Option("id", "ID", f"{description}: a lease's id, its VM's id, or its name")
+
+
+def service_options(noun: str) -> tuple[Option, ...]:
+    """Return the options with which an operator takes a GPU or host out of service."""
+    return (
+        Option("disable", noun, "offer it to no more leases; those that have claimed it keep it"),
+        Option("enable", noun, "offer it again"),
+        REASON,
+        *OUTPUT,
+    )

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of `gsaas` about requests that wait, have reserved cGPUs, or are only to be checked."""
+
+from __future__ import annotations
+
+from gsaasclient.cli.commands.options import CGPUS, OUTPUT, sort
+from gsaasclient.cli.parser import CommandSpec, Handler, Help, Option
+
+REQUESTS = (
+    CommandSpec(
+        "queue",
+        Help(
+            "list the requests that wait for cGPUs, with estimates",
+            usage="gsaas queue [option ...]",
+            example="gsaas queue -f json",
+            details="""
+Shows how many requests wait, and those of your project; administrators see those of all projects.
+A request waits if it was made with -wait; gsaas -t -id=ID gives up its place.""",
+        ),
+        Handler("queue:queue"),
+        options=OUTPUT,
+    ),
+    CommandSpec(
+        "reserve",
+        Help(
+            "reserve cGPUs for a time to come",
+            usage="gsaas reserve -ncgpus=N -end=TIME [-start=TIME] [option ...]",
+            example="gsaas reserve -ncgpus=4 -start=2040-01-31T09:00:00Z -end=2040-01-31T17:00:00Z",
+            details="""
+A TIME is a date, which stands for its midnight, or such as 2040-01-31T12:00:00Z, in UTC unless it
+has an offset. Between start and end, gsaas -l -reservation=ID launches in the reservation.""",
+        ),
+        Handler("reservations:reserve"),
+        mistaken_names=("reservation", "book"),
+        options=(
+            *(option for option in CGPUS if option.name not in ("locality", "policy")),
+            Option("start", "TIME", "its beginning (default: now)"),
+            Option("end", "TIME", "its end", mistaken_names=("until",)),
+            Option("name", "NAME", "a name for the reservation"),
+            *OUTPUT,
+        ),
+    ),
+    CommandSpec(
+        "reservations",
+        Help(
+            "list your reservations",
+            usage="gsaas reservations [option ...]",
+            example="gsaas reservations",
+            details="""
+-sort accepts id, name, status, project_id, user_id, created_at, start and end.""",
+        ),
+        Handler("reservations:reservations"),
+        options=(
+            Option("status", "STATUS", "only those in this status; required for ENDED ones"),
+            sort("reservations", "start"),
+            Option(
+                "all",
+                None,
+                "reservations of all projects (administrators)",
+                mistaken_names=("all-projects", "a"),
+            ),
+            *OUTPUT,
+        ),
+    ),
+    CommandSpec(
+        "unreserve",
+        Help(
+            "cancel a reservation; leases that were launched in it go on",
+            usage="gsaas unreserve ID [option ...]",
+            example="gsaas unreserve 5b0fd3b0-2f53-4b9c-8f5e-5a2c1a0e7c11",
+        ),
+        Handler("reservations:unreserve"),
+        options=(Option("id", "ID", "the reservation to cancel: its id"), *OUTPUT),
+        positional="id",
+    ),
+    CommandSpec(
+        "check",
+        Help(
+            "check whether a request would fit, without launching anything",
+            usage="gsaas check -ncgpus=N [option ...]",
+            example="gsaas check -ncgpus=8 -poolmem=4096 -mode=shared -locality=local",
+            details="""
+The exit status is 0 if the request fits now, 3 if it may fit later, 4 if it can never fit, and 1 if
+the project's quota does not allow it, or the reservation has not begun or is over.""",
+        ),
+        Handler("checks:check"),
+        options=(
+            *CGPUS,
+            Option("on", "HOST", "without a VM: the host whose programs would use the cGPUs"),
+            Option(
+                "reservation",
+                "ID",
+                "in this reservation of your project: its id; gsaas reservations lists them",
+            ),
+            *OUTPUT,
+        ),
+    ),
+)

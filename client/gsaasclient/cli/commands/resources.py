@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of `gsaas` about what there is and who uses it: GPUs, hosts, policies, quotas."""
+
+from __future__ import annotations
+
+from gsaasclient.cli.commands.options import OUTPUT, service_options
+from gsaasclient.cli.parser import CommandSpec, Handler, Help, Option, one_of, whole_number
+
+RESOURCES = (
+    CommandSpec(
+        "gpus",
+        Help(
+            "list the GPUs: totals, and for administrators each GPU",
+            usage="gsaas gpus [-disable=UUID [-reason=TEXT] | -enable=UUID | -adopt=UUID [-host=HOST]]",
+            example='gsaas gpus -disable=GPU-5b9f… -reason="ECC errors"',
+            details="""
+A GPU belongs to the host that reported it first. If another host reports it, that is shown under
+the table, and the GPU stays where it is until an administrator consents to its move. It can move
+only while no lease uses it.""",
+        ),
+        Handler("gpus:gpus"),
+        mistaken_names=("enable", "disable"),
+        options=(
+            *service_options("UUID"),
+            Option("adopt", "UUID", "consent to the move of a GPU to another host"),
+            Option("host", "HOST", "the host to which it moved; needed if several report it"),
+        ),
+    ),
+    CommandSpec(
+        "hosts",
+        Help(
+            "list the hosts: totals, and for administrators each host",
+            usage="gsaas hosts [-disable=NAME [-reason=TEXT] | -enable=NAME | -forget=NAME [-force]]",
+            example='gsaas hosts -disable=gpu1 -reason="new fans"',
+            details="""
+Forget a host only when it is switched off and stays off. Leases that have claimed its GPUs end in
+ERROR with a fault that states the reason; their VMs are not deleted. Leases whose VMs ran on the
+host no longer wait for its endpoint to remove their bindings. A host whose agents have reported
+recently is refused, unless -force is given.""",
+        ),
+        Handler("hosts:hosts"),
+        mistaken_names=("hypervisor", "hypervisors", "enable", "disable"),
+        options=(
+            *service_options("NAME"),
+            Option("forget", "NAME", "remove a host that is gone for good"),
+            Option("force", None, "remove it although its agents have reported recently"),
+        ),
+    ),
+    CommandSpec(
+        "endpoints",
+        Help(
+            "list the RODVR endpoints of compute hosts (administrators)",
+            usage="gsaas endpoints [HOST] [option ...]",
+            example="gsaas endpoints compute1",
+        ),
+        Handler("endpoints:endpoints"),
+        mistaken_names=("agent", "agents", "service", "services"),
+        options=(Option("host", "HOST", "this host only"), *OUTPUT),
+        positional="host",
+    ),
+    CommandSpec(
+        "policies",
+        Help(
+            "list the policies by which GPUs are selected",
+            usage="gsaas policies [option ...]",
+            example="gsaas policies -f json",
+        ),
+        Handler("policies:policies"),
+        options=OUTPUT,
+    ),
+    CommandSpec(
+        "policy",
+        Help(
+            "show a policy; show or set the default one",
+            usage="gsaas policy [NAME | -default=NAME | -reset]",
+            example="gsaas policy -default=energy",
+            details="""
+A new default applies from the next request on, without a restart. Leases keep their GPUs.""",
+        ),
+        Handler("policies:policy"),
+        options=(
+            Option("name", "NAME", "the policy to show (default: the default policy)"),
+            Option(
+                "default",
+                "NAME",
+                "make it the policy of requests that name none (administrators)",
+            ),
+            Option("reset", None, "return to the configured default (administrators)"),
+            *OUTPUT,
+        ),
+        positional="name",
+    ),
+    CommandSpec(
+        "limits",
+        Help(
+            "list your project's quota, and how much of it is used",
+            usage="gsaas limits [option ...]",
+            example="gsaas limits -f json",
+        ),
+        Handler("limits:limits"),
+        mistaken_names=("quota", "quotas", "absolute-limits"),
+        options=OUTPUT,
+    ),
+    CommandSpec(
+        "top",
+        Help(
+            "watch GPUs, leases and the queue",
+            usage="gsaas top [-once] [-sort=ORDER] [-interval=SECONDS]",
+            example="gsaas top -sort=busy",
+            details="""
+Keys: q quits, p pauses, s changes the order; the arrows, j, k and the page keys scroll. In a memory
+bar # is in use, - is claimed by leases and not in use, . is free. Administrators see every GPU and
+the leases on it; a GPU is silent if its host has not reported in time. Other users see the totals,
+and the leases of their project. gsaas gpus, gsaas list and gsaas queue print each table by itself,
+in more formats.""",
+        ),
+        Handler("top.command:top"),
+        options=(
+            Option("once", None, "print the tables once, as is done without a terminal"),
+            Option(
+                "sort",
+                "host|held|busy|temperature|power",
+                "order of the GPUs (default: host)",
+                convert=one_of("host", "held", "busy", "temperature", "power"),
+                default="host",
+            ),
+            Option(
+                "interval",
+                "SECONDS",
+                "time between two updates (default: 2)",
+                convert=whole_number,
+                default=2,
+            ),
+            Option(
+                "f",
+                "FORMAT",
+                "output format: table (tables of GPUs, leases and the queue, default); json or yaml",
+                convert=one_of("table", "json", "yaml"),
+                aliases=("format",),
+                mistaken_names=("o", "output"),
+                default="table",
+            ),
+        ),
+    ),
+    CommandSpec(
+        "usage",
+        Help(
+            "print GPU-hours and MiB-hours by project",
+            usage="gsaas usage [-start=TIME] [-end=TIME] [option ...]",
+            example="gsaas usage -start=2026-10-01 -end=2026-11-01 -f csv",
+            details="""
+Shows your project; administrators see all projects. A TIME is a date, which stands for its
+midnight, or such as 2026-10-01T12:00:00Z; all times are UTC. A lease counts from when its GPUs were
+claimed until they are released, or until now.""",
+        ),
+        Handler("usage:usage"),
+        options=(
+            Option("start", "TIME", "start of the period (default: start of this month)"),
+            Option("end", "TIME", "end of the period (default: now)"),
+            *OUTPUT,
+        ),
+    ),
+)
