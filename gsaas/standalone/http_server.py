@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from waitress import wasyncore
@@ -28,6 +29,8 @@ MAX_HEAD_BYTES = 65536
 LOOKAHEAD = 1
 """Requests of a client that are read while one is being answered. Without any, waitress would not notice that the
 client has disconnected meanwhile."""
+MOST_UNREAD = 16 << 20
+"""Bytes that are read and thrown away of a refused request, whose client would not see the answer otherwise."""
 STOP_GRACE = 1.0
 """Seconds for which a stopping server waits for requests that are being answered; long polls may take longer."""
 
@@ -115,14 +118,51 @@ class HttpServer:
 class _Channel(HTTPChannel):
     """A connection that knows how long it has gone without a whole request."""
 
+    close_when_flushed: bool
+    will_close: bool
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.idle_since = self.creation_time
+        self._is_refused = False
+        """Whether waitress itself refuses the request, of which it has not read everything."""
+        self._unread: int | None = None
+        """Once the refusal is sent: how many bytes more of the request are read."""
 
     def service(self) -> None:
         """Answer one request."""
+        self._is_refused = self.requests[0].error is not None
         super().service()
         self.idle_since = time.time()
+
+    def readable(self) -> bool:
+        """Return whether something is to be read."""
+        return self._unread is not None or bool(super().readable())
+
+    def handle_read(self) -> None:
+        """Read a request, or what is left of a refused one. waitress would close at once, which resets a connection."""
+        if self._unread is None:
+            super().handle_read()
+            return
+        try:
+            self._unread -= len(self.recv(self.adj.recv_bytes))
+        except OSError:
+            self.handle_close()
+        if self._unread < 0:
+            self.will_close = True
+
+    def handle_write(self) -> None:
+        """Send; after a refusal, tell the client that nothing follows it, and wait for the client to close."""
+        if self._unread is None and self._is_refused and self.close_when_flushed:
+            self._flush_exception(self._flush_some)
+            if not self.will_close:
+                if not self.total_outbufs_len:
+                    self.close_when_flushed = False
+                    self._unread = MOST_UNREAD
+                    with suppress(OSError):
+                        self.socket.shutdown(socket.SHUT_WR)
+                return
+        super().handle_write()
 
 
 class _Server(TcpWSGIServer):

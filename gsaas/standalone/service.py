@@ -8,6 +8,7 @@ even if it is killed, and the next start takes them over; `StateDir.clean` remov
 from __future__ import annotations
 
 import functools
+import os
 import socket
 import threading
 import time
@@ -24,24 +25,28 @@ from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.db import endpoints, gpus, migration
 from gsaas.db.database import Database
 from gsaas.engine.agents import Agents
-from gsaas.engine.driver import LeaseDriver
+from gsaas.engine.reconciler import LeaseReconciler
 from gsaas.engine.service import Engine
+from gsaas.exceptions import KindNotServed
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpu_host import inventory
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory
-from gsaas.gpu_host.daemons.lock import LockUnusable
-from gsaas.gpu_host.daemons.service import DaemonService
-from gsaas.gpu_host.daemons.unavailable import SystemdUnavailable
+from gsaas.gpu_host.daemons.process_runner import ProcessRunner
+from gsaas.gpu_host.daemons.service import DaemonService, DaemonSupervisor
+from gsaas.gpu_host.daemons.supervisor import Supervisor
 from gsaas.gpu_host.fence.control_group import NoControlGroup
 from gsaas.gpu_host.gate import Gate
+from gsaas.gpu_host.sources.cpu import CpuDevices
 from gsaas.grants import keyring
 from gsaas.limits.base import UNLIMITED
 from gsaas.metrics import counted
 from gsaas.netlink.namespace import entered
 from gsaas.notifications.emitter import Notifications
+from gsaas.objects.device_kinds import CPU, CUDA
 from gsaas.objects.gpu_network import GpuNetwork
-from gsaas.remoting.base import load as load_remoting
+from gsaas.remoting.base import RemotingDriver
+from gsaas.remoting.drivers import Drivers
 from gsaas.rodvr.config import DatapathConfig, Periods
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.service import EndpointService
@@ -109,12 +114,14 @@ class Standalone:
             conf, self._database, *notifiers.connect(conf, "gsaas-standalone", rpc.IN_PROCESS)
         )
         self._started.callback(self._notifications.close)
-        self._remoting = functools.cache(functools.partial(load_remoting, conf=conf))
-        self._driver = self._remoting(conf.remoting.driver)
+        hosts = inventory.load(conf.standalone.inventory)
+        if {host.kind for host in hosts.gpu_hosts} == {CPU}:
+            conf.set_default("default_kind", CPU, group="remoting")
+        self._drivers = Drivers(conf)
 
         namespaces = Namespaces(state.path)
         prefix = conf.standalone.prefix
-        self._testbed = Testbed(inventory.load(conf.standalone.inventory), prefix, namespaces)
+        self._testbed = Testbed(hosts, prefix, namespaces)
         self._gpu_network = GpuNetwork.of([self._testbed.inventory.gpu_network])
         self._cloud = StandaloneCloud(
             self._testbed, prefix, namespaces, state.path, conf.rodvr.masked_prefix
@@ -124,14 +131,12 @@ class Standalone:
         self._claims = Claims.from_conf(
             conf,
             self._database,
-            default_port=self._driver.default_port,
-            daemon_ports=self._driver.daemon_ports,
+            self._drivers,
             announce=counted.counting_launches(self._announcer),
             is_client_waiting=self._subscriptions.is_client_waiting,
         )
         self._engine = self._make_engine()
         self._daemons = SimulatedDaemons()
-        hosts = self._testbed.inventory
         self._monitors = [self._make_monitor(host) for host in hosts.gpu_hosts]
         self._endpoints = [self._make_endpoint(host.name) for host in hosts.compute_hosts]
         self._api: HttpServer | None = None
@@ -192,7 +197,7 @@ class Standalone:
             claims=self._claims,
             engine=EngineClient(self._bus),
             cloud=self._cloud,
-            remoting=self._driver,
+            drivers=self._drivers,
             subscriptions=self._subscriptions,
             notifications=self._notifications,
         )
@@ -219,12 +224,12 @@ class Standalone:
             MonitorClient(self._bus),
             self._gpu_network,
         )
-        driver = LeaseDriver(
+        reconciler = LeaseReconciler(
             self._conf,
             database=self._database,
             claims=self._claims,
             cloud=self._cloud,
-            remoting=self._remoting,
+            remoting=self._drivers.named,
             agents=agents,
             announce=self._announcer.status_changed,
         )
@@ -232,7 +237,7 @@ class Standalone:
             self._conf,
             database=self._database,
             bus=self._bus,
-            driver=driver,
+            reconciler=reconciler,
             claims=self._claims,
             keyring=keyring.from_conf(self._conf),
             audit=self._notifications.audit,
@@ -246,47 +251,64 @@ class Standalone:
         return Gate(listener, redeem)
 
     def _make_monitor(self, host: inventory.HostSpec) -> Monitor:
-        netns = self._testbed.netns(host.name)
+        try:
+            driver = self._drivers.of(host.kind)
+        except KindNotServed:
+            raise inventory.InventoryError(
+                f"{host.name} has devices of kind {host.kind}, which [remoting]driver does not serve: set cpu_driver"
+            ) from None
+        infos = host.gpu_infos(driver.gpu_ports)
         return Monitor(
             self._bus,
             host.name,
             host.gpu_address,
-            SimulatedGpus(host.gpu_infos(self._driver.default_port)),
-            daemons=self._make_daemons(host, netns),
+            SimulatedGpus(infos)
+            if host.kind == CUDA
+            else CpuDevices(infos, [_cores(host)] * host.gpus),
+            daemons=self._make_daemons(host, driver),
             interval=self._conf.monitor.monitor_interval,
             window=self._conf.monitor.utilisation_window,
         )
 
-    def _make_daemons(self, host: inventory.HostSpec, netns: str) -> DaemonService | None:
-        """Return the daemons of *host*, as threads or as units of systemd; raises `DaemonsUnusable`."""
+    def _make_daemons(
+        self, host: inventory.HostSpec, driver: RemotingDriver
+    ) -> DaemonService | None:
+        """Return the daemons of *host*, as threads or as processes; raises `DaemonsUnusable`."""
+        settings, netns = driver.daemon_settings, self._testbed.netns(host.name)
 
-        def in_process(service: DaemonService) -> SimulatedSupervisor:
-            return SimulatedSupervisor(
-                self._daemons,
+        def supervise(service: DaemonService) -> DaemonSupervisor:
+            if settings is None or settings.in_process:
+                return SimulatedSupervisor(
+                    self._daemons,
+                    host.name,
+                    host.gpu_address,
+                    netns=netns,
+                    on_change=service.daemons_changed,
+                )
+            runner = ProcessRunner(
+                settings,
                 host.name,
                 host.gpu_address,
-                netns=netns,
-                on_change=service.daemons_changed,
+                netns,
+                folder=self._state.daemons / host.name,
+                tmp_mb=self._conf.daemons.tmp_mb,
             )
+            timeouts = factory.timeouts(self._conf)
+            return Supervisor(runner, timeouts, runner.watch, service.daemons_changed)
 
         try:
             return factory.service(
                 self._conf,
                 self._bus,
-                self._driver,
+                driver,
                 host.name,
                 host.gpu_address,
-                in_process=in_process,
+                supervise=supervise,
                 netns=netns,
             )
-        except ImportError as error:
+        except NoControlGroup as error:
             raise DaemonsUnusable(
-                f"daemons of {self._driver.name} are units of systemd, and what talks to it is missing ({error}): "
-                "install gsaas[monitor], too"
-            ) from error
-        except (LockUnusable, NoControlGroup, SystemdUnavailable) as error:
-            raise DaemonsUnusable(
-                f"daemons of {self._driver.name} cannot run on {host.name}: {error}"
+                f"daemons of {driver.name} cannot run on {host.name}: {error}"
             ) from error
 
     def _make_endpoint(self, host: str) -> EndpointService:
@@ -318,3 +340,8 @@ class Standalone:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"of {expected} GPUs and endpoints only {found} have reported")
             time.sleep(0.01)
+
+
+def _cores(host: inventory.HostSpec) -> int:
+    """Return how many of this machine's cores each device of *host* counts as; nothing keeps daemons to these."""
+    return max(1, len(os.sched_getaffinity(0)) // host.gpus)

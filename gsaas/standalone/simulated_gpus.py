@@ -20,9 +20,9 @@ PERIOD = 600.0
 """Seconds of one period of the wave."""
 
 
-def load(conf: cfg.ConfigOpts, host_name: str, first_port: int) -> SimulatedGpus:
+def load(conf: cfg.ConfigOpts, host_name: str, ports: Sequence[int]) -> SimulatedGpus:
     """Return a source of the GPUs that the inventory declares for *host_name*; raises `SourceUnavailable`."""
-    return SimulatedGpus(declared.host(conf, host_name).gpu_infos(first_port))
+    return SimulatedGpus(declared.host(conf, host_name).gpu_infos(ports))
 
 
 class SimulatedGpus:

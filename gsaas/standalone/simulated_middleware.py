@@ -9,6 +9,7 @@ connect to a masked address over TCP and read one line of JSON.
 
 from __future__ import annotations
 
+from gsaas.objects.device_kinds import KINDS
 from gsaas.remoting.daemon import PER_GPU, SIMULATED, DaemonTemplate
 from gsaas.remoting.rcuda import Rcuda
 
@@ -17,6 +18,7 @@ class SimulatedMiddleware(Rcuda):
     """rCUDA's environment variables, without its libraries, and daemons that compute nothing."""
 
     name = "simulated"
+    kinds = KINDS
     library_path = ""
     daemon_template = DaemonTemplate(
         command="{python} -m gsaas.standalone.simulated_middleware"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from gsaas.gpu_host.fence.layout import ControlGroup
 from gsaas.objects.address import Address
-from gsaas.objects.daemon import Daemon, DaemonState, DaemonStatus
+from gsaas.objects.daemon import Daemon, DaemonState, DaemonStatus, DaemonUsage
 from gsaas.standalone.simulated_daemon import SimulatedDaemons
 
 
@@ -71,6 +71,10 @@ class SimulatedSupervisor:
             return self._statuses()
 
     def listeners(self) -> dict[int, ControlGroup]:
+        """Return nothing: they are threads of this process."""
+        return {}
+
+    def usages(self) -> dict[Daemon, DaemonUsage]:
         """Return nothing: they are threads of this process."""
         return {}
 

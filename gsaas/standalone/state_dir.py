@@ -76,7 +76,7 @@ class StateDir:
         namespaces = Namespaces(self.path)
         for name in namespaces.names():
             namespaces.remove(name)
-        for folder in ("namespaces", "servers"):
+        for folder in ("daemons", "namespaces", "servers"):
             shutil.rmtree(self._file(folder), ignore_errors=True)
         own = ["credentials.json", "tokens.json", "grant.key", "lock"]
         own += [f"credentials-{name}.json" for name in IDENTITIES if name != "admin"]
@@ -85,6 +85,11 @@ class StateDir:
             self._file(name).unlink(missing_ok=True)
         with suppress(OSError):  # other programs have files in it
             self.path.rmdir()
+
+    @property
+    def daemons(self) -> Path:
+        """The folder for what daemons print, and for their temporary files."""
+        return self._file("daemons")
 
     @property
     def database_url(self) -> str:

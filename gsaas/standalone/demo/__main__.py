@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m gsaas.standalone.demo`: start GSaaS on simulated GPUs, launch VMs, prove that they work.
+"""`python -m gsaas.standalone.demo`: start GSaaS, launch VMs, prove that their programs compute.
 
 Exit status: 0 if every proof held, 1 if one did not or anything else failed, 130 if interrupted. In each case
 everything that was made is removed, unless `--keep` is given.
@@ -8,18 +8,24 @@ everything that was made is removed, unless `--keep` is given.
 from __future__ import annotations
 
 import argparse
+import fcntl
+import importlib.util
 import os
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from gsaas.standalone.demo import snapshot
-from gsaas.standalone.demo.demonstration import Demonstration
+from gsaas.standalone.demo.computing import Computing
 from gsaas.standalone.demo.screen import Screen
+from gsaas.standalone.demo.simulated import Simulated
 from gsaas.standalone.demo.standalone_process import ProcessError, StandaloneProcess
+from gsaas.standalone.demo.steps import Steps
 from gsaas.standalone.demo.user import User
+from gsaas.standalone.namespaces import Namespaces, namespace_exists
 from gsaasclient import ClientError
 
 RUN = Path("/run")
@@ -31,17 +37,12 @@ KEPT_LISTEN, TEMPORARY_LISTEN = "127.0.0.1:9870", "127.0.0.1:0"
 PREFIX = "gsaas-"
 """Beginning of the names of network namespaces."""
 
-INTRODUCTION = """\
-GSaaS on this one machine: two GPU hosts with four GPUs of 8192 MiB each, and a host that only runs
-VMs. Hosts and VMs are network namespaces; the GPUs are simulated and only answer with their names. All
-between them is the real thing: the scheduler, the database, the API, RODVR's rules in the kernel."""
-
 KEPT_RUNNING = """\
-GSaaS is still running, and so are the VMs. Try:
+GSaaS is still running. Try:
 
   ./dev run gsaas list
-  ./dev run gsaas -l -ncgpus=1 -poolmem=1024 -mode=shared -name=mine
-  ./dev run gsaas exec mine -- ip -brief address
+  ./dev run gsaas -l -ncgpus=2 -poolmem=256 -mode=shared -name=mine
+  ./dev run gsaas exec mine -- {example}
   ./dev run gsaas gpus
   ./dev run gsaas -t -id=mine
 
@@ -54,7 +55,12 @@ who launched the VMs above.
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demonstration and return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="./dev demo", description="See GSaaS work, on simulated GPUs, in a few seconds."
+        prog="./dev demo", description="See programs compute through GSaaS, in less than a minute."
+    )
+    parser.add_argument(
+        "--simulated",
+        action="store_true",
+        help="with eight simulated GPUs, which compute nothing, instead of this machine's CPU",
     )
     choice = parser.add_mutually_exclusive_group()
     choice.add_argument("--keep", action="store_true", help="leave it running afterwards")
@@ -69,12 +75,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ProcessError("the hosts and VMs are network namespaces, which only root can make")
         if args.clean:
             return _clean(screen)
+        _remove_killed()
         if snapshot.namespaces(PREFIX):
             raise ProcessError(
                 f"GSaaS seems to run here already: there are network namespaces {PREFIX}*. "
                 "./dev demo --clean removes what a demonstration left"
             )
-        return _run_and_keep(screen) if args.keep else _run_and_remove(screen)
+        steps: type[Steps] = Simulated
+        if not args.simulated:
+            if _has_tvm():
+                steps = Computing
+            else:
+                screen.aside(
+                    "TVM is not installed, so GPUs are simulated: pip install 'gsaas[tvm]'"
+                )
+        return _run_and_keep(screen, steps) if args.keep else _run_and_remove(screen, steps)
     except KeyboardInterrupt:
         print("\ninterrupted; everything is removed", file=sys.stderr)
         return 130
@@ -85,16 +100,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
 
 
-def _run_and_remove(screen: Screen) -> int:
+def _run_and_remove(screen: Screen, steps: type[Steps]) -> int:
     """Run the demonstration, remove everything, and prove that the machine is as it was before."""
     before = snapshot.take(PREFIX)
     state_dir = Path(tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=RUN))
     process = StandaloneProcess(state_dir, PREFIX)
-    try:
-        demonstration = _run(screen, process, TEMPORARY_LISTEN)
-        demonstration.terminate_all()
-    finally:
-        _remove(process)
+    with _locked(state_dir):
+        try:
+            demonstration = _run(screen, steps, process, TEMPORARY_LISTEN)
+            demonstration.terminate_all()
+        finally:
+            _remove(process)
     screen.heading("The machine, as it was before")
     changed = snapshot.lasting_differences(before, PREFIX)
     left = [what for what in changed if snapshot.is_of_gsaas(what, PREFIX)]
@@ -109,17 +125,43 @@ def _run_and_remove(screen: Screen) -> int:
     return _report(screen, demonstration.failed + left)
 
 
-def _run_and_keep(screen: Screen) -> int:
+def _run_and_keep(screen: Screen, steps: type[Steps]) -> int:
     """Run the demonstration, and leave everything running."""
     process = StandaloneProcess(KEPT_STATE_DIR, PREFIX)
     try:
-        demonstration = _run(screen, process, KEPT_LISTEN)
+        demonstration = _run(screen, steps, process, KEPT_LISTEN)
     except BaseException:  # an interrupt as well
         _remove(process)
         raise
     status = _report(screen, demonstration.failed)
-    print(KEPT_RUNNING.format(tenant=process.tenant_credentials))
+    print(KEPT_RUNNING.format(tenant=process.tenant_credentials, example=steps.example))
     return status
+
+
+def _has_tvm() -> bool:
+    """Return whether what computes is installed; there is no package of it for some processors."""
+    return importlib.util.find_spec("tvm") is not None
+
+
+def _remove_killed() -> None:
+    """Remove what demonstrations without --keep that were killed have left: no process locks their state folders."""
+    for state_dir in RUN.glob(f"{TEMPORARY_PREFIX}*"):
+        with suppress(BlockingIOError), _locked(state_dir):
+            names = Namespaces(state_dir).names()
+            # Without any of them, they are in another mount namespace: what is there is not ours to remove.
+            if not names or any(map(namespace_exists, names)):
+                StandaloneProcess(state_dir, PREFIX).remove()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock *folder* for the block. Raises `BlockingIOError` if another process has."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _clean(screen: Screen) -> int:
@@ -130,16 +172,16 @@ def _clean(screen: Screen) -> int:
     return 0
 
 
-def _run(screen: Screen, process: StandaloneProcess, listen: str) -> Demonstration:
-    """Start GSaaS, and run the demonstration with all VMs left running; return it with its result."""
-    screen.paragraph(INTRODUCTION)
-    process.start(listen)
+def _run(screen: Screen, steps: type[Steps], process: StandaloneProcess, listen: str) -> Steps:
+    """Start GSaaS, and run the demonstration with what it leaves running; return it with its result."""
+    screen.paragraph(steps.introduction)
+    process.start(listen, computes=steps is Computing)
     tenant, admin = (
         User(screen, credentials)
         for credentials in (process.tenant_credentials, process.admin_credentials)
     )
-    demonstration = Demonstration(screen, tenant, admin)
-    demonstration.launch_all()
+    demonstration = steps(screen, tenant, admin)
+    demonstration.run()
     return demonstration
 
 

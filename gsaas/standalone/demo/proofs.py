@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prove that a lease is as promised, from what its VM reaches and what the API shows an administrator. Pure.
 
-`gsaas.standalone.demo.demonstration` collects the facts. A *lease* here is always the API's answer to an administrator,
+The steps of a demonstration collect the facts. A *lease* here is always the API's answer to an administrator,
 which names the real GPUs.
 """
 
@@ -12,7 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gsaas.remoting.tvm import Tvm
+
 Lease = Mapping[str, Any]
+TOLERANCE = 1e-3
+"""The largest difference between two right products."""
+OWN_MB = Tvm.daemon_template.own_memory_mb
+"""MiB that a daemon may have besides its share: a program can get some of it."""
 Probes = Mapping[str, Mapping[str, Any]]
 """Address (`ip:port`) -> what `gsaas.standalone.demo.probe` found there."""
 
@@ -91,6 +97,51 @@ def same_address_leads_to_different_gpus(one: Lease, other: Lease) -> Proof:
         and first["gpu_uuid"] != second["gpu_uuid"]
     )
     return Proof(apart, f"{first['masked_address']} leads each of the two VMs to a GPU of its own")
+
+
+def computes(lease: Lease, results: Sequence[Mapping[str, Any]]) -> list[Proof]:
+    """Prove that a program has computed on each cGPU of *lease* what its VM computes, by its *results*."""
+    wrong = [each for each in results if each.get("error") or each["largest_error"] > TOLERANCE]
+    by_cgpu = {each["cgpu"] for each in results if each["products"]} - {
+        each["cgpu"] for each in wrong
+    }
+    largest = max((each["largest_error"] for each in results), default=0.0)
+    return [
+        Proof(
+            device["index"] in by_cgpu,
+            f"cGPU {device['index']} has multiplied as the VM does itself (difference {largest:.0e})",
+        )
+        for device in lease["devices"]
+    ]
+
+
+def is_kept_to_its_share(share_mb: int, results: Sequence[Mapping[str, Any]]) -> Proof:
+    """Prove that a program that has allocated all it could got an error, and not more than what its daemon may have."""
+    (result,) = results or ({},)
+    error, taken = result.get("error"), result.get("allocated_mb", 0)
+    return Proof(
+        bool(error) and 0 < taken <= share_mb + OWN_MB,
+        f"a program got {taken} MiB of a cGPU of {share_mb} MiB, whose daemon has {OWN_MB} MiB for itself, and then "
+        f"an error: {error}",
+    )
+
+
+def was_cut_off(lease: Lease, began: float, results: Sequence[Mapping[str, Any]]) -> list[Proof]:
+    """Prove that a program computed on each cGPU of *lease* until its release, which *began* then by the same clock."""
+    found = {each["cgpu"]: each for each in results}
+    proofs = []
+    for device in lease["devices"]:
+        result = found.get(device["index"], {"products": 0, "largest_error": 0.0})
+        ended = bool(result.get("error")) and result["at"] >= began
+        right = result["products"] > 0 and result["largest_error"] <= TOLERANCE
+        after = f"{result['at'] - began:.2f} s after the command" if ended else "not"
+        proofs.append(
+            Proof(
+                ended and right,
+                f"cGPU {device['index']} computed {result['products']} right products, and was cut off {after}",
+            )
+        )
+    return proofs
 
 
 def all_on_one_host(lease: Lease) -> Proof:

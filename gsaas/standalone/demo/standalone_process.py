@@ -14,10 +14,39 @@ from pathlib import Path
 
 READY = "ready:"
 """What gsaas-standalone prints when it is ready."""
-CONFIGURATION = """\
+SIMULATED = """\
 # A daemon for each cGPU, so that the demonstration shows daemons start and end with their leases.
 [daemons]
 life = per-lease
+"""
+COMPUTING = """\
+[remoting]
+driver = tvm
+[daemons]
+start_timeout = 60
+tmp_mb = 64
+[standalone]
+inventory = {inventory}
+"""
+INVENTORY = """\
+gpu_network = "192.168.50.0/24"
+[[hosts]]
+name = "gpu1"
+gpu_address = "192.168.50.11"
+kind = "cpu"
+model = "CPU device"
+gpus = 2
+memory_mb = 1024
+[[hosts]]
+name = "gpu2"
+gpu_address = "192.168.50.12"
+kind = "cpu"
+model = "CPU device"
+gpus = 2
+memory_mb = 1024
+[[hosts]]
+name = "compute1"
+gpu_address = "192.168.50.21"
 """
 START_TIMEOUT = 60
 """Seconds that the process may take to be ready."""
@@ -42,6 +71,7 @@ class StandaloneProcess:
         self._log = state_dir / "standalone.log"
         self._pid_file = state_dir / "demo.pid"
         self._configuration = state_dir / "demo.conf"
+        self._inventory = state_dir / "inventory.toml"
 
     @property
     def admin_credentials(self) -> Path:
@@ -53,13 +83,17 @@ class StandaloneProcess:
         """The file with the credentials of a tenant."""
         return self._state_dir / "credentials-demo.json"
 
-    def start(self, listen: str) -> None:
+    def start(self, listen: str, *, computes: bool) -> None:
         """Start it with its API at *listen* (`ip:port`, port 0 takes a free one), and wait until it is ready.
+
+        Its devices compute, or are simulated GPUs.
 
         Raises `ProcessError` if it ends, or is not ready within `START_TIMEOUT` seconds.
         """
         self._state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._configuration.write_text(CONFIGURATION, encoding="utf-8")
+        self._inventory.write_text(INVENTORY, encoding="utf-8")
+        configuration = COMPUTING.format(inventory=self._inventory) if computes else SIMULATED
+        self._configuration.write_text(configuration, encoding="utf-8")
         options = ["--prefix", self._prefix, "--listen", listen]
         with self._log.open("wb") as log:
             process = subprocess.Popen(
@@ -89,7 +123,7 @@ class StandaloneProcess:
             raise ProcessError(
                 f"{self._state_dir} cannot be cleaned: {cleaning.stderr.strip().splitlines()[-1]}"
             )
-        for file in (self._log, self._pid_file, self._configuration):
+        for file in (self._log, self._pid_file, self._configuration, self._inventory):
             file.unlink(missing_ok=True)
         with suppress(OSError):  # it is gone already, or has files of other programs in it
             self._state_dir.rmdir()

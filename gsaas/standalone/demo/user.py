@@ -13,8 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from gsaas.standalone.demo import probe
+from gsaas.standalone.demo.program import Program
 from gsaas.standalone.demo.screen import Screen
 from gsaasclient import CREDENTIALS_VARIABLE, Client, Credentials
+
+MATRICES = Path(__file__).with_name("matrices.py")
+
+
+def matrices(*options: str) -> list[str]:
+    """Return the command that runs the program `matrices`, from the folder of this process."""
+    python, program = (os.path.relpath(path) for path in (sys.executable, MATRICES))
+    return [python, "-I", program, *options]
 
 
 class User:
@@ -46,6 +55,20 @@ class User:
         if done.returncode:
             raise RuntimeError(f"gsaas {shlex.join(words)} failed: {done.stderr.strip()}")
         return {found["address"]: found for found in map(json.loads, done.stdout.splitlines())}
+
+    def begin_computing(self, name: str, *options: str) -> Program:
+        """Run the program `matrices` in the VM of the lease *name*: print the command, and return the program."""
+        words = ["exec", name, "--", *matrices(*options)]
+        self._screen.command(["gsaas", *words])
+        process = subprocess.Popen(
+            [Path(sys.executable).with_name("gsaas"), *words],
+            env=os.environ | self._variables,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        return Program(self._screen, name, process)
 
     def _run_silently(self, words: Sequence[str], stderr: int) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gsaas.netlink.namespace import entered
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 COUNTER = itertools.count()
 COMMAND = [sys.executable, "-m", "gsaas.cli.standalone"]
@@ -33,7 +33,7 @@ HOSTS = ("gpu1", "gpu2", "compute1")
 READ_GREETING = """
 import json, socket, sys
 try:
-    with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=20) as connection:
+    with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=60) as connection:
         print(connection.makefile().readline())
 except OSError as error:
     print(json.dumps({"error": type(error).__name__, "errno": error.errno}))
@@ -41,7 +41,7 @@ except OSError as error:
 
 KEEP_CONNECTION = """
 import socket, sys
-with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=60) as connection:
+with socket.create_connection((sys.argv[1], int(sys.argv[2])), timeout=240) as connection:
     lines = connection.makefile()
     lines.readline()
     print("connected", flush=True)
@@ -101,11 +101,12 @@ class Cloud:
     def run(self, *more: str, wrapper: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
         """Run the program until it ends."""
         command = [*wrapper, *self.command(*more)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120)
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
 
     def start(self) -> None:
+        with_the_tests = ("setpriv", "--pdeathsig=KILL", "--")  # it ends, however these end
         self.process = subprocess.Popen(
-            self.command(),
+            [*with_the_tests, *self.command()],
             env={**os.environ, **self.environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -147,7 +148,9 @@ class Cloud:
         }
         address = urlsplit(credentials["url"])
         with entered(self.home):
-            connection = http.client.HTTPConnection(address.hostname, address.port, timeout=60)
+            connection = http.client.HTTPConnection(
+                address.hostname, address.port, timeout=PATIENCE
+            )
             connection.connect()
         with contextlib.closing(connection):
             connection.request(method, path, None if body is None else json.dumps(body), headers)
@@ -265,5 +268,5 @@ class Cloud:
 
     def _reap(self) -> int:
         process, self.process = self.process, None
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
         return process.returncode

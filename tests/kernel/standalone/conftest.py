@@ -1,14 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import os
+import re
+import signal
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from tests.kernel.standalone.cloud import Cloud
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package", autouse=True)
+def ended_with_their_tests() -> None:
+    """End the daemons of tests that were killed: daemons outlive gsaas-standalone, which ends with its tests."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            title = (process / "cmdline").read_bytes().decode(errors="replace")
+            found = re.match(r"gsaas-daemon t(\d+)x", title)
+            if found and not Path("/proc", found[1]).exists():
+                os.kill(int(process.name), signal.SIGKILL)
+
+
+@pytest.fixture(scope="package")
 def shared_cloud(tmp_path_factory) -> Iterator[Cloud]:
     """A running cloud for tests that restore what they change."""
     cloud = Cloud(tmp_path_factory.mktemp("standalone"))

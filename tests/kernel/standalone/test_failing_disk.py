@@ -13,6 +13,7 @@ import pytest
 
 from tests.kernel.standalone.cloud import Cloud
 from tests.support.disk import Disk
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.kernel
 
@@ -42,7 +43,7 @@ def test_a_disk_that_fails_ends_the_process_and_takes_no_gpus_with_it(cloud: Clo
             answers.append("no answer")
     # If what the process writes by itself meets the disk first, it may end before it answers anybody.
     assert set(answers) <= {503, "no answer"}
-    _, error = cloud.process.communicate(timeout=60)
+    _, error = cloud.process.communicate(timeout=PATIENCE)
     assert cloud.process.returncode == 1
     assert error.startswith(f"gsaas-standalone: {cloud.state_dir} is on a disk that cannot be")
     disk.mend()

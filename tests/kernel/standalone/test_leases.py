@@ -50,7 +50,7 @@ def test_a_connection_of_a_vm_is_in_the_readings_of_its_lease(cloud):
         return next((each["path"] for each in answer["readings"]["series"][0]["points"]), None)
 
     try:
-        until(path, "a report of what passed the path", patience=120.0)
+        until(path, "a report of what passed the path")
         assert path()["connections"] == 1
     finally:
         program.terminate()

@@ -12,7 +12,7 @@ import pytest
 from gsaas.netlink.namespace import entered
 from gsaasclient import grant_client
 from tests.kernel.standalone.cloud import KEEP_CONNECTION, READ_GREETING
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.kernel
 
@@ -100,7 +100,7 @@ def test_the_end_of_a_lease_cuts_the_connections_that_its_grant_admitted(cloud):
 
     cloud.terminate(answer["lease"])
 
-    assert program.communicate(timeout=30)[0].strip() in ("closed", "ConnectionResetError")
+    assert program.communicate(timeout=PATIENCE)[0].strip() in ("closed", "ConnectionResetError")
     until(
         lambda: "error" in greeting(cloud, "compute1", device["real_address"]),
         "the fence to be closed",

@@ -55,6 +55,51 @@ def test_an_address_that_answers_though_it_should_not_is_no_proof():
     assert not proofs.does_not_answer("169.254.71.1:8308", "not given", probes).holds
 
 
+COMPUTING = {"devices": [{"index": 0}, {"index": 1}]}
+RIGHT = [{"cgpu": number, "products": 20, "largest_error": 3e-5} for number in (1, 0)]
+CUT = [{**each, "error": "reset", "at": 100.5} for each in RIGHT]
+
+
+def test_each_cgpu_must_have_computed_what_the_vm_computes():
+    assert holding(proofs.computes(COMPUTING, RIGHT)) == [True, True]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"cgpu": 1, "products": 20, "largest_error": 0.1},
+        {"cgpu": 1, "products": 0, "largest_error": 0.0},
+        {"cgpu": 1, "products": 7, "largest_error": 3e-5, "error": "reset"},
+        {"cgpu": 0, "products": 20, "largest_error": 3e-5},
+    ],
+)
+def test_a_wrong_product_none_an_error_or_another_cgpu_is_no_proof_of_computing(wrong):
+    assert holding(proofs.computes(COMPUTING, [RIGHT[1], wrong])) == [True, False]
+    assert holding(proofs.computes(COMPUTING, [])) == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("result", "is_kept"),
+    [
+        ({"allocated_mb": 288, "error": "std::bad_alloc"}, True),
+        ({"allocated_mb": 256 + proofs.OWN_MB + 32, "error": "std::bad_alloc"}, False),
+        ({"allocated_mb": 288, "error": None}, False),
+        ({"allocated_mb": 0, "error": "connection refused"}, False),
+    ],
+)
+def test_a_program_is_kept_to_its_share_by_an_error(result, is_kept):
+    assert proofs.is_kept_to_its_share(256, [result]).holds is is_kept
+    assert not proofs.is_kept_to_its_share(256, []).holds
+
+
+def test_computing_must_end_with_the_lease_and_not_before():
+    assert holding(proofs.was_cut_off(COMPUTING, 100.0, CUT)) == [True, True]
+    assert "0.50 s after the command" in proofs.was_cut_off(COMPUTING, 100.0, CUT)[0].sentence
+    assert holding(proofs.was_cut_off(COMPUTING, 101.0, CUT)) == [False, False]
+    assert holding(proofs.was_cut_off(COMPUTING, 100.0, RIGHT)) == [False, False]
+    assert holding(proofs.was_cut_off(COMPUTING, 100.0, [])) == [False, False]
+
+
 def test_the_address_beyond_the_last_one_follows_it():
     assert proofs.address_after("169.254.71.9:8308") == "169.254.71.10:8308"
 

@@ -136,6 +136,7 @@ def test_connections_have_tcp_keepalive(daemons, address):
     assert "timer:(keepalive," in shown
 
 
+@pytest.mark.slow
 def test_the_program_serves_until_sigterm(address):
     program = subprocess.Popen(
         [sys.executable, "-m", "gsaas.standalone.simulated_middleware"]
