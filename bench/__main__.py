@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bench import report
 
-HELPERS = {"__init__", "__main__", "report"}
+HELPERS = {"__init__", "__main__", "laboratory", "report"}
 """Modules of this package that are no benchmarks."""
 
 

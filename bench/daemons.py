@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long `gsaas run` takes to begin its program when its cGPU has a daemon of its own, beside that daemon alone.
 
-In a machine with systemd, as daemons are its units. The daemon is the tests' fake one, a program of Python, and then
-LUPINE's own server in front of the fake CUDA driver, where that can be built (tests/support/lupine.py). Three things
-take turns: the daemon as a plain process until it listens, the same as a unit with the walls of a tenant's, until it
-answers its health check, and `gsaas run -ncgpus=1 -poolmem=512 -mode=shared` until its program begins.
+In a machine with systemd, whose units daemons are on GPU hosts; gsaas-standalone starts them as processes. The daemon
+is the tests' fake one, a program of Python, and then LUPINE's own server in front of the fake CUDA driver, where that
+can be built (tests/support/lupine.py). Three things take turns: the daemon as a plain process until it listens, the
+same as a unit with the walls of a tenant's, until it answers its health check, and `gsaas run -ncgpus=1 -poolmem=512
+-mode=shared` until its program begins.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ import gsaas.conf
 from bench.report import machine, median, progress
 from gsaas.gpu_host.daemons import supervision
 from gsaas.gpu_host.daemons.health import HealthCheckFailed
-from gsaas.gpu_host.daemons.runner import DaemonRunner
 from gsaas.gpu_host.daemons.systemd import Systemd
+from gsaas.gpu_host.daemons.unit_runner import UnitRunner
 from gsaas.objects.daemon import Daemon
 from gsaas.remoting import base
 from tests.support import lupine
@@ -129,7 +130,7 @@ PROCESS, UNIT, BEGUN = "it listens", "its unit answers", "the program of gsaas r
 
 
 def _bound(name: str, taken: Mapping[str, list[float]]) -> dict[str, Any]:
-    pairs = zip(taken[BEGUN], taken[UNIT], strict=True)
+    pairs = zip(taken[BEGUN], taken[PROCESS], strict=True)
     return {
         "what": f"{name}: `gsaas run` begins its program after the start of its daemon, ms",
         "value": median([begun - alone for begun, alone in pairs]) * 1e3,
@@ -173,7 +174,7 @@ class _Alone:
         assert driver.daemon_settings is not None
         self._settings = driver.daemon_settings
         systemd = Systemd(booted.bus)
-        self._runner = DaemonRunner(
+        self._runner = UnitRunner(
             self._settings,
             "gpu1",
             "127.0.0.1",
@@ -216,7 +217,7 @@ class _Alone:
         return not self._runner.units()
 
     def _await_listener(self, wanted: bool) -> None:
-        while self._runner.port_taken(self._daemon) != wanted:
+        while (self._runner.taken_port(self._daemon) is not None) != wanted:
             time.sleep(PAUSE)
 
 

@@ -24,6 +24,8 @@ from bench.report import machine, median
 
 SRUN = ("srun", "-Q", "-n1", "--gres=gpu:1", "--mpi=none")
 SALLOC = ("salloc", "-Q", "-n1", "--gres=gpu:1")
+CROWD = 1000
+"""So many at once, and more, have a bound of their own."""
 
 
 @dataclass(frozen=True)
@@ -206,12 +208,23 @@ def bounds(rows: list[dict[str, Any]], server: list[dict[str, Any]]) -> list[dic
         if name == "srun":
             what = f"srun against gsaas run, {count} at once on {size} GPUs"
             ours = medians["gsaas run", size, count]
-            found.append((what, taken / ours, ">= 8" if count > size else ">= 2.5"))
+            found.append((what, taken / ours, least(count, size)))
     cost = {row["server_with_gpus"]: row["cycle_ms"] for row in server if "server_with_gpus" in row}
     few, many = min(cost), max(cost)
     what = f"the server's part, {many} GPUs against {few}"
     found.append((what, cost[many] / cost[few], "<= 1.1"))
     return [{"what": what, "value": value, "bound": bound} for what, value, bound in found]
+
+
+def least(count: int, size: int) -> str:
+    """Return how many times longer `srun` has to take with *count* at once on *size* GPUs.
+
+    Those that wait have twice as many transactions as others; and gsaas-standalone's server looks at each connection
+    that is open whenever one of them has something to say, so that 1,024 at once take three times as long as 256.
+    """
+    if count > size:
+        return ">= 2"
+    return ">= 2.5" if count < CROWD else ">= 1.2"
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ take turns, and the median of the rounds' ratios counts, so that a slow moment o
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import sys
@@ -23,16 +22,13 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any
 
+from bench.laboratory import rodvr, routing_lab
 from bench.report import machine, median
 from gsaas.netlink.namespace import entered
 from gsaas.objects.address import Address
-from gsaas.rodvr.config import ConnectionLimits, DatapathConfig
-from gsaas.rodvr.endpoint import Endpoint
-from tests.kernel.rodvr.lab import GPU_HOSTS, Lab, binding
+from tests.kernel.rodvr.lab import GPU_HOSTS, Lab
 
 SECONDS = 1
-BEYOND_REACH = ConnectionLimits(1_000_000, 1_000_000, 1_000_000)
-"""Checked for every connection, and never reached."""
 ECHO, IPERF = 8400, 5201
 MASKED, REAL = "169.254.71.1", GPU_HOSTS["g1"]
 MAPPINGS = {Address(MASKED, port): Address(REAL, port) for port in (ECHO, IPERF)}
@@ -65,7 +61,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     with _laboratory() as (lab, vm):
         for turn in range(size.rounds):
             _round(vm, lab, REAL, size, taken["bare"])
-            with _rodvr(lab):
+            with rodvr(lab, MAPPINGS):
                 paths = [("plain", REAL), ("masked", MASKED)]
                 for path, ip in paths if turn % 2 else reversed(paths):
                     _round(vm, lab, ip, size, taken[path])
@@ -167,34 +163,10 @@ def _echo(namespace: str, ready: Connection) -> None:
 
 
 @contextmanager
-def _rodvr(lab: Lab) -> Iterator[None]:
-    endpoint = Endpoint("cmp", DatapathConfig("gpu0", lab.compute, limits=BEYOND_REACH))
-    endpoint.start()
-    try:
-        report = endpoint.replace([binding("vm1", MAPPINGS)])
-        assert report.bindings["port-vm1"].installed, report.problems
-        yield
-    finally:
-        endpoint.teardown()
-
-
-@contextmanager
 def _laboratory() -> Iterator[tuple[Lab, ProcessPoolExecutor]]:
-    """Yield the lab with both servers running, and an executor whose process is inside the VM.
-
-    Raises `SystemExit` if this process is not root.
-    """
-    if os.geteuid() != 0:
-        raise SystemExit("this benchmark makes network namespaces: run it as root")
-    lab = Lab()
+    """Yield the lab with both servers running, and an executor whose process is inside the VM."""
     processes = get_context("spawn")
-    with ExitStack() as stack:
-        stack.callback(lab.down)
-        lab.up()
-        # The compute host also routes between the VM's network and the GPU network.
-        for device in ("gpu0", "br-a"):
-            lab.sysctl("cmp", f"ipv4/conf/{device}/forwarding", 1)
-        lab.ip("g1", "route add 10.0.0.0/24 via 192.168.50.1")
+    with routing_lab() as lab, ExitStack() as stack:
         ready, ready_in_server = processes.Pipe()
         server = processes.Process(
             target=_echo, args=(lab.name("g1"), ready_in_server), daemon=True

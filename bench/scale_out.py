@@ -33,9 +33,8 @@ from sqlalchemy import func, insert, select
 from bench.report import machine, median
 from gsaas.db import migration, models
 from gsaas.db.database import Database
-from gsaas.gpgpums.addresses import MaskedAddresses
 from gsaas.gpgpums.claims import Claims, Tuning
-from gsaas.gpgpums.view import Rules
+from gsaas.gpgpums.rules import MaskedAddresses, Rules
 from gsaas.metrics import counted
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
@@ -239,7 +238,7 @@ def claim_and_release(
     os.sched_setaffinity(0, cores)
     database = Database.open(url)
     claims = open_claims(database)
-    claims.returns.release(claims.claim(new_lease(), REQUEST).id)  # compiles the statements
+    claims.release(claims.claim(new_lease(), REQUEST).id)  # compiles the statements
     claimed: list[tuple[float, float]] = []
     """When each claim began, and how long it took."""
     errors: list[Exception] = []
@@ -250,7 +249,7 @@ def claim_and_release(
         try:
             while not stop.is_set():
                 if lease_id is not None:
-                    claims.returns.release(lease_id)
+                    claims.release(lease_id)
                 begun = time.monotonic()
                 lease_id = claims.claim(new_lease(), REQUEST).id
                 claimed.append((begun, time.monotonic() - begun))
@@ -277,7 +276,7 @@ def claim_and_release(
     end.wait(PATIENCE)
     end.wait(PATIENCE)
     for lease_id in kept:
-        claims.returns.release(lease_id)
+        claims.release(lease_id)
     database.close()
     return {
         "cycles": len(measured),
@@ -300,7 +299,7 @@ def start_and_claim(url: str) -> dict[str, Any]:
     database = Database.open(url)
     begun, empty = time.monotonic(), resident_mib()
     claims = open_claims(database)
-    claims.returns.release(claims.claim(new_lease(), REQUEST).id)
+    claims.release(claims.claim(new_lease(), REQUEST).id)
     answered = time.monotonic() - begun
     taken = []
     cpu = time.process_time()
@@ -308,7 +307,7 @@ def start_and_claim(url: str) -> dict[str, Any]:
         begun = time.monotonic()
         lease_id = claims.claim(new_lease(), REQUEST).id
         taken.append(time.monotonic() - begun)
-        claims.returns.release(lease_id)
+        claims.release(lease_id)
     cpu = time.process_time() - cpu
     database.close()
     return {

@@ -33,7 +33,14 @@ from gsaas.conf import bus as bus_options
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons.service import DaemonService
 from gsaas.objects.binding import Binding, LocalBinding
-from gsaas.objects.daemon import Admission, Daemon, DaemonState, DaemonStatus, FenceReport
+from gsaas.objects.daemon import (
+    Admission,
+    Daemon,
+    DaemonState,
+    DaemonStatus,
+    DaemonUsage,
+    FenceReport,
+)
 from gsaas.objects.endpoint_report import BindingReport, ConntrackLevel, EndpointReport, Traffic
 from gsaas.objects.gpu_report import GpuInfo
 from gsaas.objects.ports import PortRange
@@ -172,6 +179,9 @@ class PlayedDaemons:
 
     def listeners(self) -> Mapping[int, Any]:
         """Return nothing: they have no control groups."""
+        return {}
+
+    def usages(self) -> dict[Daemon, DaemonUsage]:
         return {}
 
     def version(self) -> str | None:

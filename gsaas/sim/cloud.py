@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gsaas.gpgpums.policies.base import Policy
-from gsaas.gpgpums.pool import Pool
+from gsaas.gpgpums.pool import Pool, RecentRequests
 from gsaas.gpgpums.queue import QueuedRequest, choose_next
-from gsaas.gpgpums.recent_requests import RecentRequests
-from gsaas.objects.gpu import Gpu, Kind, parse_capability
+from gsaas.objects.device_kinds import CUDA
+from gsaas.objects.gpu import UNKNOWN, Capability, Gpu, Traits, parse_capability
 from gsaas.objects.placement import Placement
 from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
 from gsaas.sim import policies
@@ -80,8 +80,8 @@ class Site:
                 name,
                 index,
                 part.memory_mb,
-                model=part._kind[0],
-                compute_capability=part._kind[1],
+                model=part.model,
+                compute_capability=part._capability,
             )
             for part in self._parts
             for name in itertools.islice(names, part.hosts)
@@ -126,12 +126,16 @@ class Site:
         return (self, *self.beside)
 
     @property
-    def _kind(self) -> Kind:
-        return self.model, parse_capability(self.capability) if self.capability else None
+    def _capability(self) -> Capability | None:
+        return parse_capability(self.capability) if self.capability else None
+
+    @property
+    def _traits(self) -> Traits:
+        return CUDA, self.model, self._capability or UNKNOWN
 
     def _cgpus_on_host(self, request: Request) -> int:
         """Return how many cGPUs of *request* fit on one idle host of this kind."""
-        if not request.wants_kind(self._kind):
+        if not request.wants_traits(self._traits):
             return 0
         return self.gpus * (self.memory_mb // (request.memory_mb or self.memory_mb))
 
@@ -290,7 +294,8 @@ class Simulation:
 
     def _start_waiting(self) -> None:
         """Start every request in the queue that may start now."""
-        self._recent.show(self._policy, self.pool)
+        if self._policy.looks_at_mix:
+            self.pool.mix = self._recent.mix
         while self._waiting:
             first = [equal[0] for equal in self._waiting.values()]
             turn = choose_next(self.pool, first, backfill=self._backfill)

@@ -8,25 +8,33 @@ The file format is CSV with a header line and one request per line. Times are in
     12.5,600,1,exclusive,,chemistry,H200,9.0,,,,
 
 The first four columns are necessary. Those after project are what a request to the API may require; an empty field
-requires nothing.
+requires nothing. An apostrophe before a text that a spreadsheet would take for a formula is not part of it. Any file
+may be packed with gzip.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Sequence
+import gzip
+import io
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TextIO
+from typing import IO, TextIO, cast
 
 from gsaas.objects.gpu import EXCLUSIVE, SHARED, parse_capability
 from gsaas.objects.request import ANY, Request
+from gsaasclient import spreadsheets
 
 REQUIREMENTS = ("model", "capability", "locality", "hosts", "host", "consumer_host")
+TEXTS = ("project", *REQUIREMENTS)
 MOST_SECONDS = 1e11
 """Three thousand years: more is a mistake, and more than a date can be."""
 MOST_NUMBER = 1_000_000_000
-COLUMNS = ("arrival", "duration", "count", "mode", "memory_mb", "project", *REQUIREMENTS)
+GZIP = b"\x1f\x8b"
+"""How a file begins that gzip has packed (RFC 1952, section 2.3.1)."""
+COLUMNS = ("arrival", "duration", "count", "mode", "memory_mb", *TEXTS)
 
 
 MORE = "\n"
@@ -80,11 +88,7 @@ def read(path: Path) -> list[Demand]:
 
     Raises `HistoryError` if the file cannot be read, lacks a column, has an invalid line, or no request.
     """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:  # a byte-order mark is no text
-            rows = _rows(path, csv.DictReader(file, restkey=MORE, strict=True))
-    except (OSError, UnicodeDecodeError) as error:
-        raise HistoryError(f"{path} cannot be read: {error}") from error
+    rows = _rows(path, csv.DictReader(utf8_lines(path), restkey=MORE, strict=True))
     if not rows:
         raise HistoryError(f"{path} contains no request")
     return sort_by_arrival(rows)
@@ -92,20 +96,45 @@ def read(path: Path) -> list[Demand]:
 
 def write(file: TextIO, demands: Iterable[Demand]) -> None:
     """Write requests in the format that `read` reads."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for demand in demands:
-        writer.writerow(
-            [
-                _exact(demand.arrival),
-                _exact(demand.duration),
-                demand.count,
-                demand.mode,
-                demand.memory_mb if demand.memory_mb is not None else "",
-                demand.project,
-                *(getattr(demand, name) for name in REQUIREMENTS),
-            ]
-        )
+    spreadsheets.write(file, [COLUMNS, *map(_row, demands)])
+
+
+def _row(demand: Demand) -> list[object]:
+    return [
+        _exact(demand.arrival),
+        _exact(demand.duration),
+        demand.count,
+        demand.mode,
+        demand.memory_mb if demand.memory_mb is not None else "",
+        *(spreadsheets.cell(getattr(demand, name)) for name in TEXTS),
+    ]
+
+
+def lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text, with their ends, without a byte-order mark; the file may be packed with gzip.
+
+    Bytes that are not UTF-8, as in comments of old logs, become surrogates (PEP 383). Raises `HistoryError` if the file
+    cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            packed = file.peek(len(GZIP)).startswith(GZIP)
+            content = cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file
+            yield from io.TextIOWrapper(content, "utf-8-sig", "surrogateescape", newline="")
+    except (OSError, EOFError, zlib.error) as error:
+        raise HistoryError(f"{path} cannot be read: {error}") from error
+
+
+def utf8_lines(path: Path) -> Iterator[str]:
+    """Yield what `lines` does. Raises `HistoryError` also for a line that is not UTF-8."""
+    for number, line in enumerate(lines(path), 1):
+        try:
+            line.encode()
+        except UnicodeEncodeError:
+            raise HistoryError(
+                f"{path}, line {number} is not in UTF-8; iconv -f latin1 -t utf-8 converts it, if it is in Latin-1"
+            ) from None
+        yield line
 
 
 def sort_by_arrival(demands: Iterable[Demand]) -> list[Demand]:
@@ -150,8 +179,7 @@ def _demand(path: Path, line: int, row: dict[str, str]) -> Demand:
         whole_number(row["count"], f"{where}, column count"),
         row["mode"] or "",
         None if memory is None else whole_number(memory, f"{where}, column memory_mb"),
-        row.get("project") or "",
-        **{name: row.get(name) or "" for name in REQUIREMENTS},
+        **{name: spreadsheets.text(row.get(name) or "") for name in TEXTS},
     )
     check(demand, where)
     return demand
@@ -168,15 +196,21 @@ def seconds(text: str | float | None, where: str) -> float:
     return number
 
 
-def whole_number(text: str | int | None, where: str) -> int:
-    """Return the whole number in *text*. Raises `HistoryError`, which begins with *where*, if there is none."""
+def whole_number(text: str | float | None, where: str) -> int:
+    """Return the whole number in *text*, which may be written as 8.0, as programs do whose columns have empty fields.
+
+    Raises `HistoryError`, which begins with *where*, if there is none.
+    """
     try:
-        number = int(str("" if text is None else text))
-    except ValueError:
-        raise HistoryError(f"{where}: {text or ''!r} is not a whole number") from None
+        number = float("" if text is None else text)
+        whole = number.is_integer()
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole:
+        raise HistoryError(f"{where}: {text or ''!r} is not a whole number")
     if not -MOST_NUMBER <= number <= MOST_NUMBER:
         raise HistoryError(f"{where}: {text} is more than {MOST_NUMBER:,}")
-    return number
+    return int(number)
 
 
 def check(demand: Demand, where: str) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 from gsaas.sim.cloud import Outcome
 from gsaas.sim.report import page, svg
 from gsaas.sim.scenario import Run
+from gsaasclient import spreadsheets
 
 MOST_ROWS = 160
 """The most GPUs that the chart of GPU occupancy shows: with more, its rows would be too thin to tell apart."""
@@ -80,9 +80,8 @@ def records(results: Results) -> list[dict[str, Any]]:
 def write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     """Write rows with equal keys to a CSV file, with a header line."""
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        lines = (map(spreadsheets.cell, row.values()) for row in rows)
+        spreadsheets.write(file, [list(rows[0]) if rows else [], *lines])
 
 
 def write_parquet(path: Path, rows: Sequence[dict[str, Any]]) -> None:

@@ -30,10 +30,13 @@ def test_slurm_is_compared_with_what_ran_beside_it():
         row("srun", 16, 16, 20.0),
         row("gsaas run", 16, 256, 5.0),
         row("srun", 16, 256, 60.0),
+        row("gsaas run", 1024, 1024, 20.0),
+        row("srun", 1024, 1024, 40.0),
     ]
     assert found(rows) == {
         "srun against gsaas run, 16 at once on 16 GPUs": (5.0, ">= 2.5"),
-        "srun against gsaas run, 256 at once on 16 GPUs": (12.0, ">= 8"),
+        "srun against gsaas run, 256 at once on 16 GPUs": (12.0, ">= 2"),
+        "srun against gsaas run, 1024 at once on 1024 GPUs": (2.0, ">= 1.2"),
         "the server's part, 1024 GPUs against 16": (1.05, "<= 1.1"),
     }
 

@@ -169,8 +169,8 @@ def test_what_is_wrong_with_a_file_of_hosts_is_one_sentence(folder: Path, capsys
     [
         ([], "needs --gpus and --memory-mb, or --hosts"),
         (["--gpus=4"], "needs --gpus and --memory-mb, or --hosts"),
-        (["--hosts=hosts.toml", "--gpus=4"], "--hosts goes with none of --gpus"),
-        (["--hosts=hosts.toml", "--gpu-cost=4"], "--hosts goes with none of --gpus"),
+        (["--hosts=hosts.toml", "--gpus=4"], "--hosts cannot be combined with any of --gpus"),
+        (["--hosts=hosts.toml", "--gpu-cost=4"], "--hosts cannot be combined with any of --gpus"),
     ],
 )
 def test_a_plan_is_of_one_kind_of_hosts_or_of_several(folder: Path, capsys, options, reason):

@@ -310,3 +310,11 @@ def test_options_of_a_policy_change_its_choices():
         outcome = Simulation(demands, Site(2, 1, 1000), policy=policy).run()
         hosts[price] = next(uuid for _, uuid, request, _ in outcome.occupancy if request == 1)
     assert hosts == {0: "host0001-0", 100: "host0000-0"}
+
+
+def test_the_name_of_a_run_is_no_formula_of_a_spreadsheet(folder: Path):
+    path, out = folder / "scenario.toml", folder / "out"
+    path.write_text(path.read_text().replace('"tied"', '"=1+1"'))
+    assert program.main(["run", str(path), "-o", str(out)]) == 0
+    with (out / "requests.csv").open() as file:
+        assert {row["run"] for row in csv.DictReader(file)} == {"'=1+1", "anywhere"}

@@ -18,14 +18,16 @@ from gsaas.sim.history import Demand
 from tests.support import sqlite
 from tests.unit.gpgpums.test_claims import new_lease, open_claims
 
+pytestmark = pytest.mark.slow
+
 SITE = Site(3, 4, 4000, "H200")
 
 
-def history(seed: int) -> list[Demand]:
+def history(seed: int, moments: int) -> list[Demand]:
     """Requests of a few sizes, for at most as many cGPUs at once as there are GPUs, so that none has to wait."""
     rng = random.Random(seed)
     demands, running = [], []
-    for number in range(150):
+    for number in range(moments):
         now, duration = float(number), rng.uniform(1, 12)
         running = [(end, cgpus) for end, cgpus in running if end > now]
         count, memory = rng.choice([(1, None), (2, 3000), (1, 1000), (3, 1000), (2, 500)])
@@ -58,7 +60,7 @@ def served(database, demands: list[Demand], policy: str) -> dict[int, dict[str, 
     ends = [(demand.arrival + demand.duration, 0, demand) for demand in demands]
     for _, arrives, demand in sorted(arrivals + ends, key=lambda event: event[:2]):
         if not arrives:
-            claims.returns.release(leases[demand.id])
+            claims.release(leases[demand.id])
             continue
         request = demand.request()
         lease = claims.claim(new_lease(request), request, policy)
@@ -78,10 +80,11 @@ def simulated(demands: list[Demand], policy: str) -> dict[int, dict[str, int]]:
     return given
 
 
+@pytest.mark.parametrize("moments", [60, pytest.param(150, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("policy", policies.names())
-def test_the_simulated_cloud_chooses_what_the_service_chooses(database, policy: str):
-    demands = history(7)
-    assert len(demands) > 80
+def test_the_simulated_cloud_chooses_what_the_service_chooses(database, policy: str, moments: int):
+    demands = history(7, moments)
+    assert len(demands) > moments / 2
     assert simulated(demands, policy) == served(database, demands, policy)
 
 

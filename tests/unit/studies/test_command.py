@@ -26,6 +26,7 @@ def files(tmp_path: Path) -> list[str]:
     return ["--nodes", str(tmp_path / "nodes.csv"), "--pods", str(tmp_path / "pods.csv")]
 
 
+@pytest.mark.slow
 def test_openb_prints_a_row_for_each_scheduler_with_mean_and_runs(files: list[str]):
     """All tasks allow the T4s only: half of the GPUs."""
     arguments = ["openb", *files, "--load", "1.25", "--seeds", "3", "--json"]
@@ -39,6 +40,7 @@ def test_openb_prints_a_row_for_each_scheduler_with_mean_and_runs(files: list[st
     assert all(row["runs"] == [50.0] * 3 and row["mean"] == 50.0 for row in rows)
 
 
+@pytest.mark.slow
 def test_the_published_workload_by_file_gives_what_the_recipe_gives(tmp_path: Path, capsys):
     traces = Path(trace.__file__).parent / "traces"
     pods = traces / "openb_pod_list_gpuspec33.csv.gz"
@@ -74,6 +76,7 @@ def test_an_error_in_a_file_is_one_sentence(files, capsys):
     assert "nodes.csv, line 3, column cpu_milli: is not a whole number: 'inf'" in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "arguments", "rows"),
     [

@@ -55,6 +55,7 @@ def test_a_number_that_was_changed_by_hand_is_found():
     assert document.fill(changed, document.read()) == text
 
 
+@pytest.mark.slow
 def test_stored_results_are_those_of_the_recipes():
     """The smallest workload, with all the seeds that the stored row has."""
     stored = document.read()["malleable"]

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every recipe runs, on job sets small enough for a test; `./dev bench sim` runs them at their size."""
+"""Every recipe runs, on clouds and job sets small enough for a test; `./dev bench sim` runs them at their size."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 
 from studies.batch import tsubame
 from studies.claims import PublishedClaim, Verdict
+from studies.openb import trace
 from studies.openb.schedulers import SCHEDULERS
 from studies.recipes import (
     dmr_2018,
@@ -22,6 +25,11 @@ from studies.recipes import (
     rq_2014,
     slurm_2018,
 )
+
+pytestmark = pytest.mark.slow
+
+CLOUDS = (4, pytest.param(1, marks=pytest.mark.thorough))
+"""Of how many machines of the trace one is there; as many tasks arrive as ask for 130 % of their GPUs."""
 
 
 def verdicts(claims: list[PublishedClaim]) -> dict[str, Verdict]:
@@ -38,10 +46,25 @@ def test_a_scheduler_of_the_trace_is_within_its_tolerance():
     assert claim.verdict is Verdict.REPRODUCED
 
 
-@pytest.fixture(scope="module")
-def cloudified() -> list[openb_cloudified.CloudifiedRow]:
+@contextmanager
+def one_machine_of(count: int) -> Iterator[None]:
+    nodes = trace.nodes()[::count]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace, "nodes", lambda: nodes)
+        yield
+
+
+@pytest.fixture(params=CLOUDS)
+def cloud(request: pytest.FixtureRequest) -> Iterator[None]:
+    with one_machine_of(request.param):
+        yield
+
+
+@pytest.fixture(scope="module", params=CLOUDS)
+def cloudified(request: pytest.FixtureRequest) -> list[openb_cloudified.CloudifiedRow]:
     names = ["best-fit", "first-fit", "first-local"]
-    return list(openb_cloudified.rows("multigpu20", seeds=[42], names=names))
+    with one_machine_of(request.param):
+        return list(openb_cloudified.rows("multigpu20", seeds=[42], names=names))
 
 
 def test_cloudified_tasks_allocate_more_than_the_best_local_scheduler(cloudified):
@@ -72,7 +95,7 @@ def test_first_local_keeps_more_at_home(cloudified):
     assert by_name["first-local"].node_gbit_median < by_name["first-fit"].node_gbit_median
 
 
-def test_rows_of_single_seeds_are_merged_to_what_all_seeds_give():
+def test_rows_of_single_seeds_are_merged_to_what_all_seeds_give(cloud):
     for recipe, wanted in (
         (openb_cloudified, openb_cloudified.settings("multigpu20", [42, 43], ["best-fit"])[6]),
         (openb_remote, openb_remote.settings("multigpu20", [42, 43])[1]),
@@ -86,7 +109,7 @@ def test_rows_of_single_seeds_are_merged_to_what_all_seeds_give():
         assert ours == pytest.approx(theirs)
 
 
-def test_local_gradient_is_never_below_fgd_on_one_workload():
+def test_local_gradient_is_never_below_fgd_on_one_workload(cloud):
     """With one seed; `./dev bench sim remote` runs all workloads."""
     tied = [
         openb_cloudified.measure(one)

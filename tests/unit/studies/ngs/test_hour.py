@@ -46,6 +46,7 @@ def test_utilisation_is_the_mean_of_the_last_seconds():
     assert device.utilisation(122.0) == pytest.approx(88)
 
 
+@pytest.mark.slow
 def test_shared_gpus_get_more_done_than_divided_ones():
     mig, performance, by_utilisation = ngs_2024.rows([ngs_2024.measure(seed) for seed in (1, 2)])
     assert performance.done > mig.done

@@ -52,6 +52,7 @@ def test_too_many_arrivals_lose_some():
     assert len(draw_arrivals(tasks, 1000, 4.5, random.Random(1))) == 4
 
 
+@pytest.mark.slow
 def test_a_seed_decides_everything(nodes):
     tasks = trace.tasks("multigpu20")[:500]
     runs = [local.run(nodes[:60], tasks, schedulers.FgdScheduler, seed) for seed in (1, 1, 2)]
@@ -59,6 +60,7 @@ def test_a_seed_decides_everything(nodes):
     assert runs[0] != runs[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workload", ["default", "gpuspec33"])
 def test_a_whole_run_is_as_published(nodes, workload):
     """One of the ten runs of the recipe; single runs vary by about 0.2 points."""
