@@ -2,7 +2,8 @@
 """podman with a storage and a configuration of its own, and images built in it on a Debian that mmdebstrap makes.
 
 No registry is asked: the base consists of packages of this machine's own release, from the mirrors that apt uses here.
-It and the layers of the images are kept in /var/tmp/gsaas-images, so that only the first run takes minutes.
+It and the layers of the images are kept in /var/tmp/gsaas-images, so that only the first run takes minutes. Containers
+are removed when the tests end, however they end.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from images.build import ROLES, build
+from tests.images import containers
 
 STORAGE = Path("/var/tmp/gsaas-images")  # noqa: S108 (root's own, and kept between runs)
 BUILT = ROLES if os.environ.get("GSAAS_TEST_IMAGES") == "all" else ("api", "client")
@@ -52,12 +54,15 @@ def podman() -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
     os.environ["CONTAINERS_STORAGE_CONF"] = str(storage)
     os.environ["CONTAINERS_CONF"] = str(settings)
 
-    def run(*words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(["podman", *words], capture_output=True, text=True, check=False)
-        assert done.returncode == 0 or not check, done.stdout + done.stderr
-        return done
+    with containers.ending_with_us() as label:
 
-    yield run
+        def run(*words: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+            command = containers.command(label, [str(word) for word in words])
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0 or not check, done.stdout + done.stderr
+            return done
+
+        yield run
     os.environ.clear()
     os.environ.update(before)
 

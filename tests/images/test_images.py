@@ -186,6 +186,9 @@ def test_the_api_answers_on_loopback_and_answers_what_is_under_way_when_it_is_st
     listed = json.loads(ask("/v1/gpus"))
     assert listed["totals"]["gpus"] == len(listed["gpus"]) > 0
     assert podman("healthcheck", "run", name).returncode == 0
+    assert "gsaas_api_requests_total{" in ask("/metrics")  # from the counters of all workers
+    written = podman("exec", "--user=root", name, "touch", "/usr/local/bin/x", check=False)
+    assert "Read-only file system" in written.stderr
 
     polls: list[subprocess.Popen[str]] = []
     reports = 0  # about long polls before the last one

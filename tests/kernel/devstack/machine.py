@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from pyroute2 import netns
+
 from tests.openstack.bed import booted
+from tests.support.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[3]
 """Also where the machine has a folder of its own, such as /tmp."""
-PATIENCE = 240
-"""Seconds until it is on."""
 
 
 class Machine:
@@ -82,6 +85,23 @@ class Machine:
         )
         assert not check or done.returncode == 0, f"{script}:\n{done.stdout}{done.stderr}"
         return done
+
+    @contextmanager
+    def network(self) -> Iterator[None]:
+        """Run the block, and threads that it starts, in the machine's network."""
+        original = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        target = os.open(f"/proc/{self._leader()}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            netns.setns(target)
+            yield
+        finally:
+            netns.setns(original)
+            os.close(original)
+            os.close(target)
+
+    def show(self, unit: str, field: str) -> str:
+        """Return a property of a unit, as systemd has it."""
+        return self.type(f"systemctl show --value -p {field} {unit}").stdout.strip()
 
     def _wait(self) -> None:
         deadline = time.monotonic() + PATIENCE

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kernel.devstack.machine import Machine
+from tests.kernel.devstack.machine import REPOSITORY, Machine
 from tests.openstack.bed.errors import BedError
+from tests.support import cpu_host, folders, ggml
+from tests.support.cpu_host import right
 from tests.support.nvml import driver as nvml
+from tests.support.rabbitmq import RabbitMQ
 from tests.unit.devstack.node import COMPUTE_HOST, PROGRAMS, STACK, Node
 
 pytestmark = pytest.mark.kernel
@@ -34,7 +36,7 @@ memory_mb = 15356
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Path]:
     """A folder that the machine sees, too, and that its users may enter."""
-    folder = Path(tempfile.mkdtemp(prefix="gsaas-devstack-", dir="/var/tmp"))
+    folder = folders.make("devstack", folders.LARGE)
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder)
@@ -42,7 +44,7 @@ def shared() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def machine(shared: Path) -> Iterator[Machine]:
-    folder = Path(tempfile.mkdtemp(prefix="gsaas-node-", dir="/var/tmp"))
+    folder = folders.make("node", folders.LARGE)
     try:
         with Machine(folder, shared) as booted:
             yield booted
@@ -56,9 +58,9 @@ def machine(shared: Path) -> Iterator[Machine]:
 def stack(shared: Path, machine: Machine, request: pytest.FixtureRequest):
     """Stacks a compute host with GPUs, all but the start of its services, and gives its units to the machine."""
 
-    def stack(settings: str) -> Node:
+    def stack(settings: str, bus: str = "fake://") -> Node:
         local = (
-            f"{settings} STACK_USER={USER} BUS=fake://\n"
+            f"{settings} STACK_USER={USER} BUS={bus}\n"
             f"function get_python_exec_prefix {{ echo {PROGRAMS}; }}"
         )
         node = Node(
@@ -99,6 +101,26 @@ def test_the_monitor_starts_fences_its_daemons_and_cleans_up(
     assert machine.type("nft list tables").stdout == ""
 
 
+def test_with_ggml_a_program_computes_on_the_processors_of_the_node(stack, machine: Machine):
+    """The libraries are those of the tests, so the plug-in builds none."""
+    if REPOSITORY.is_relative_to("/home") or REPOSITORY.is_relative_to("/root"):
+        pytest.skip("no daemon sees a repository in /home or /root")
+    with machine.network(), RabbitMQ() as broker:
+        node = stack(
+            f"GSAAS_REMOTING_DRIVER=ggml GSAAS_GGML_DIR={ggml.built()} GSAAS_BUS_SECRET=secret",
+            broker.url,
+        )
+        with cpu_host.engine_of(machine, "node-1", broker.url, "secret") as host:
+            machine.type("systemctl start devstack@gsaas-monitor")
+            host.await_report()
+            lease = host.lease(20000)
+            host.have(*lease)
+            assert right(host.results(host.run(lease, "--rounds=10")))
+            host.have()
+            machine.type("systemctl stop devstack@gsaas-monitor")
+    machine.type(f"{PROGRAMS}/gsaas-monitor --config-file {node.monitor_conf} --clean")
+
+
 def test_the_monitor_of_real_gpus_asks_their_driver(stack, machine: Machine, shared: Path):
     """Of two GPUs, the driver has lost one: the monitor says so, and nothing of the other."""
     driver = nvml.FakeDriver(shared / "driver")
@@ -112,7 +134,7 @@ def test_the_monitor_of_real_gpus_asks_their_driver(stack, machine: Machine, sha
         "systemctl daemon-reload; systemctl start devstack@gsaas-monitor"
     )
     said = machine.type("journalctl --no-pager -u devstack@gsaas-monitor").stdout
-    assert "GPU number 1 of the driver's list fails" in said
+    assert "GPU number 1 of the driver's list is left out: it fails" in said
     assert "GPU number 0" not in said
     machine.type(FENCE)
 

@@ -40,36 +40,57 @@ function die {
     exit 1
 }
 
-# Files: iniset [-sudo] FILE SECTION OPTION VALUE, iniget and inidelete FILE SECTION OPTION
+# Files: iniset [-sudo] FILE SECTION OPTION VALUE, iniget and inidelete FILE SECTION OPTION. No program is started: a node
+# sets a hundred options.
 
+# edit FILE SECTION OPTION [LINE]: put the line, if there is one, in the place of the option
 function edit {
-    local file=$1
-    shift
-    touch "$file"
-    awk "$@" "$file" >"$file.new"
-    mv "$file.new" "$file"
+    local - # as DevStack's do, they trace nothing of what is in the file
+    set +o xtrace
+    local file=$1 section="[$2]" option="$3 =" add=("${@:4}") inside="" line lines=() kept=()
+    [[ ! -e "$file" ]] || mapfile -t lines <"$file"
+    for line in "${lines[@]}"; do
+        if [[ "$line" == "["* ]]; then
+            if [[ -n "$inside" ]]; then
+                kept+=("${add[@]}")
+                add=()
+            fi
+            inside=""
+            [[ "$line" != "$section" ]] || inside=yes
+        elif [[ -n "$inside" && "$line" == "$option"* ]]; then
+            kept+=("${add[@]}")
+            add=()
+            continue
+        fi
+        kept+=("$line")
+    done
+    if [[ ${#add[@]} -gt 0 ]]; then
+        [[ -n "$inside" ]] || kept+=("$section")
+        kept+=("${add[@]}")
+    fi
+    printf '%s' "${kept[@]/%/$'\n'}" >"$file"
 }
 
 function iniset {
     [[ "$1" != -sudo ]] || shift
-    edit "$1" -v section="[$2]" -v option="$3 =" -v value="$4" '
-        function put() { if (!done) print option, value; done = 1 }
-        /^\[/ { if (inside) put(); inside = $0 == section }
-        inside && index($0, option) == 1 { put(); next }
-        { print }
-        END { if (!inside && !done) print section; put() }'
+    edit "$1" "$2" "$3" "$3 = $4"
 }
 
-function inidelete {
-    edit "$1" -v section="[$2]" -v option="$3 =" '
-        /^\[/ { inside = $0 == section }
-        !(inside && index($0, option) == 1)'
-}
+function inidelete { edit "$@"; }
 
 function iniget {
-    awk -v section="[$2]" -v option="$3 =" '
-        /^\[/ { inside = $0 == section }
-        inside && index($0, option) == 1 { print substr($0, length(option) + 2) }' "$1"
+    local -
+    set +o xtrace
+    local inside="" line lines
+    mapfile -t lines <"$1"
+    for line in "${lines[@]}"; do
+        if [[ "$line" == "["* ]]; then
+            inside=""
+            [[ "$line" != "[$2]" ]] || inside=yes
+        elif [[ -n "$inside" && "$line" == "$3 ="* ]]; then
+            echo "${line#"$3 = "}"
+        fi
+    done
 }
 
 function configure_keystoneauth {

@@ -9,6 +9,8 @@ import pytest
 
 from tests.unit.devstack.node import SOURCE
 
+pytestmark = pytest.mark.slow
+
 DOCUMENTS = sorted(
     path.relative_to(SOURCE)
     for path in (*SOURCE.glob("*.md"), *SOURCE.glob("doc/*.md"), *SOURCE.glob("devstack/*.md"))

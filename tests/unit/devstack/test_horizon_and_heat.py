@@ -6,7 +6,11 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.unit.devstack.node import CONTROLLER, SOURCE, STACK, Node
+
+pytestmark = pytest.mark.slow
 
 PANELS = {path.name for path in (SOURCE / "dashboard").glob("gsaas_dashboard/enabled/_*_panel.py")}
 RESOURCES = SOURCE / "heat" / "gsaas_heat" / "resources"

@@ -29,6 +29,8 @@ from tests.unit.devstack.node import (
     Node,
 )
 
+pytestmark = pytest.mark.slow
+
 API, ENGINE, RODVR, MONITOR = "gsaas-api", "gsaas-engine", "gsaas-rodvr", "gsaas-monitor"
 HOST_RULE = "compute:servers:create:requested_destination"
 ANOTHER_RULE = '"os_compute_api:servers:create": "role:member"'
@@ -375,6 +377,40 @@ def test_the_daemons_may_be_elsewhere(tmp_path: Path) -> None:
     node = Node(tmp_path, GPU_HOST, "GSAAS_REMOTING_DRIVER=lupine GSAAS_DAEMONS_DIR=/srv/lupine")
     node.run("stack post-config")
     assert conf.load(files=[str(node.monitor_conf)]).daemons.folder == "/srv/lupine"
+
+
+def test_ggml_is_built_once_and_computes_on_this_nodes_processors(tmp_path: Path) -> None:
+    node = Node(tmp_path, GPU_HOST, "GSAAS_REMOTING_DRIVER=ggml GSAAS_GPUS=3")
+    pip = node.programs / "pip"
+    pip.parent.mkdir(parents=True)
+    pip.write_text(
+        '#!/bin/sh\necho "pip $CMAKE_ARGS $*" >>"$JOURNAL"\n'
+        'while [ "$1" != --target ]; do shift; done\nmkdir "$2"\n'
+    )
+    pip.chmod(0o755)
+    node.run("stack pre-install", "stack install", "stack post-config")
+    node.run("stack install")
+    assert "g++" in node.did("install_package")
+    (built,) = node.did("pip")
+    assert "-DGGML_RPC=ON" in built
+    assert built.endswith(" ggml-python==0.0.45")
+    settings = conf.load(files=[str(node.monitor_conf)])
+    assert (settings.remoting.driver, settings.remoting.default_kind) == ("ggml", "cpu")
+    monitor = settings.monitor
+    assert (monitor.source, monitor.cpu_devices, monitor.cpu_device_memory_mb) == ("cpu", 3, 1024)
+    assert settings.daemons.command == (
+        "{python} -m gsaas.gpu_host.servers.ggml "
+        f"--libraries {tmp_path}/ggml/ggml/lib --host {{address}} --port {{port}}"
+    )
+
+
+def test_ggml_may_be_elsewhere(tmp_path: Path) -> None:
+    local = "GSAAS_REMOTING_DRIVER=ggml GSAAS_DAEMONS_DIR=/opt/llama.cpp/bin"
+    node = Node(tmp_path, GPU_HOST, local)
+    node.run("stack pre-install", "stack install", "stack post-config")
+    assert "g++" not in node.did("install_package")
+    daemons = conf.load(files=[str(node.monitor_conf)]).daemons
+    assert (daemons.folder, daemons.command) == ("/opt/llama.cpp/bin", None)
 
 
 # What starts

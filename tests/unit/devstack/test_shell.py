@@ -9,6 +9,8 @@ import pytest
 
 from tests.unit.devstack.node import HERE, SOURCE
 
+pytestmark = pytest.mark.slow
+
 SCRIPTS = (
     *("dev", ".ci/run"),
     *(

@@ -6,7 +6,11 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.unit.devstack.node import COMPUTE_HOST, CONTROLLER, SOURCE, STACK, Node
+
+pytestmark = pytest.mark.slow
 
 TEMPEST = """
 OFFLINE=False

@@ -14,6 +14,8 @@ import yaml
 
 from tests.unit.devstack.node import SOURCE
 
+pytestmark = pytest.mark.slow
+
 INHERITED = {"IMAGE_URLS"}
 """Settings of DevStack itself."""
 
