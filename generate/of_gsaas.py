@@ -72,12 +72,12 @@ def _command(spec: client.CommandSpec) -> Command:
         arguments = (Argument(known.value, known.help, required=False),)
     return Command(
         spec.name,
-        spec.summary,
-        (spec.usage,),
-        sentence(spec.summary) + "\n" + spec.details,
+        spec.help.summary,
+        (spec.help.usage,),
+        sentence(spec.help.summary) + "\n" + spec.help.details,
         options=(*options, HELP),
         arguments=arguments,
-        example=spec.example,
+        example=spec.help.example,
         actions=(f"-{spec.action}", f"-{spec.name}") if spec.action else (),
         runs_command=spec.takes_command,
     )
@@ -120,7 +120,7 @@ def policies() -> tuple[str, ...]:
 
 def columns(spec: client.CommandSpec) -> tuple[str, ...]:
     """Return the names of the columns that the command of *spec* can print."""
-    default = f"{spec.handler.partition(':')[0]}:COLUMNS"
+    default = f"{spec.handler.function.partition(':')[0]}:COLUMNS"
     module, _, name = COLUMNS.get(spec.name, default).partition(":")
     known: tuple[Column, ...] = getattr(importlib.import_module(f"gsaasclient.cli.{module}"), name)
     return tuple(column.name for column in known)

@@ -105,7 +105,9 @@ SERVER = Distribution(
             ("Files", "  /etc/gsaas/gsaas.conf"),
         ),
         _status,
-        _service("gsaas-engine", "drive the leases of GSaaS", engine.DESCRIPTION),
+        _service(
+            "gsaas-engine", "move the leases of GSaaS to their wanted states", engine.DESCRIPTION
+        ),
         _service(
             "gsaas-rodvr",
             "connect the VMs of a compute host to their cGPUs",

@@ -227,8 +227,8 @@ class DirectDisabled(GsaasError):
     code = "gsaas.access.direct-disabled"
     status = 403
     fmt = (
-        "this cloud tells nobody where its GPUs are: launch with a VM, or name in lease.consumer.host a host that has "
-        "a RODVR endpoint"
+        "this cloud does not disclose the real addresses of GPUs: launch with a VM, or name in "
+        "lease.consumer.host a host that has a RODVR endpoint"
     )
 
 
@@ -333,7 +333,7 @@ class GrantOver(GrantRefused):
     """The lease of the grant is over, or has no real addresses to reach."""
 
     code = "gsaas.grant.over"
-    fmt = "lease %(lease_id)s is %(status)s, so its grant is of no use any more"
+    fmt = "lease %(lease_id)s is %(status)s, so its grant is no longer valid"
     outcome = "over"
 
 
@@ -359,7 +359,7 @@ class PlainServerLate(GsaasError):
     code = "gsaas.plain-server.late"
     status = 503
     fmt = (
-        "it was not found out within %(seconds)g s whether server %(id)s gets cGPUs: Nova, the database or another "
+        "it could not be decided within %(seconds)g s whether server %(id)s gets cGPUs: Nova, the database or another "
         "claim takes longer; ask again"
     )
 
@@ -396,6 +396,14 @@ class ServiceUnhealthy(GsaasError):
     fmt = "%(reason)s"
 
 
+class DatabaseCannotStore(GsaasError):
+    """The database answers, and stores nothing: nothing of the request has been done."""
+
+    code = "gsaas.database.unwritable"
+    status = 503
+    fmt = "%(reason)s; nothing was changed"
+
+
 class ServiceDisabled(GsaasError):
     """An operator drains this process: load balancers send requests to others. It still answers those that arrive."""
 
@@ -409,3 +417,10 @@ class RemotingLimit(BadRequest):
 
     code = "gsaas.remoting.limit"
     fmt = "%(driver)s gives a program at most %(limit)d cGPUs, and you asked for %(count)d: %(why)s"
+
+
+class KindNotServed(BadRequest):
+    """The cloud has no remoting middleware for devices of that kind."""
+
+    code = "gsaas.remoting.kind"
+    fmt = "this cloud serves no devices of kind %(kind)s"

@@ -11,16 +11,16 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
-import queue
 import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from oslo_config import cfg
 from oslo_log import log
@@ -38,6 +38,9 @@ LOG = log.getLogger(__name__)
 STOP_TIMEOUT = 10.0
 """Seconds that the parts of a process may take to stop; then the process ends without them."""
 
+ENDS = (signal.SIGTERM, signal.SIGINT)
+"""Signals that end a process."""
+
 Start = Callable[[cfg.ConfigOpts, ExitStack], None]
 """Starts the parts of a process, and registers with the stack how to stop them, which it does in reverse order."""
 
@@ -54,7 +57,7 @@ def run(
     cli: Sequence[cfg.Opt] = (),
     stop_timeout: float = STOP_TIMEOUT,
 ) -> int:
-    """Run the process *name* until a signal ends it; return its exit status.
+    """Run the process *name* until a signal ends it; return the exit status if it could not start.
 
     It reads `/etc/gsaas/gsaas.conf`, then `/etc/gsaas/<name>.conf`; or the files that *argv* names instead. *cli* are
     options that only the command line has. Parts that have not stopped after *stop_timeout* seconds are left behind.
@@ -67,10 +70,9 @@ def run(
         return _report_failure(name, f"the configuration cannot be used: {error}")
     log.setup(conf, "gsaas")
     gsaas_conf.warn_of_problems(conf)
-    # Signal handlers run between any two instructions of this thread; SimpleQueue.put is safe to call from one.
-    hangups: queue.SimpleQueue[int] = queue.SimpleQueue()
-    signal.signal(signal.SIGHUP, lambda number, _: hangups.put(number))
-    for number in (signal.SIGTERM, signal.SIGINT):
+    arrived = _arrivals()
+    signal.signal(signal.SIGHUP, lambda *_: None)
+    for number in ENDS:
         signal.signal(number, lambda *_: sys.exit(0))
     parts = ExitStack()
     try:
@@ -78,18 +80,17 @@ def run(
         start(conf, parts)
         systemd.notify_once()
         LOG.info("%s has started", name)
-        while hangups.get():
-            _reload(conf)
+        for arrival in arrived:
+            if arrival == signal.SIGHUP:
+                _reload(conf)
     except (Unstartable, reports.Unusable) as error:
         return _report_failure(name, str(error))
     except SystemExit:
         _ignore_further_signals()
         LOG.info("%s stops", name)
     finally:
-        stopped = _stop(parts, stop_timeout)
-    if not stopped:
-        _end_at_once()
-    return 0
+        _stop(parts, stop_timeout)
+    return _end_at_once()
 
 
 def host_name(conf: cfg.ConfigOpts) -> str:
@@ -135,6 +136,19 @@ def bus(conf: cfg.ConfigOpts, agent: str | None = None) -> rpc.Bus:
     return connected
 
 
+def _arrivals() -> Iterator[int]:
+    """Return an iterator over the signals that arrive from now on, which waits for the next one.
+
+    The kernel gives a signal to any thread. Python's handler waits until the main thread goes on, which a signal that
+    another thread got does not make it do, unless what the main thread waits for is this file descriptor
+    (`signal.set_wakeup_fd`).
+    """
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer)
+    return (os.read(reader, 1)[0] for _ in itertools.count())
+
+
 def _reload(conf: cfg.ConfigOpts) -> None:
     """Read the configuration files again; log errors and keep the old values."""
     try:
@@ -147,8 +161,8 @@ def _reload(conf: cfg.ConfigOpts) -> None:
         LOG.info("the configuration was read again")
 
 
-def _stop(parts: ExitStack, timeout: float) -> bool:
-    """Stop all parts in reverse order, for at most *timeout* seconds; return whether all have stopped.
+def _stop(parts: ExitStack, timeout: float) -> None:
+    """Stop all parts in reverse order, for at most *timeout* seconds.
 
     While the message bus is down, its threads sleep for up to half a minute between attempts to connect. Leaving such
     threads behind does no harm: everything that must survive is in the database or in the kernel.
@@ -161,12 +175,13 @@ def _stop(parts: ExitStack, timeout: float) -> bool:
             "not every part has stopped after %g s; the process ends without waiting any longer",
             timeout,
         )
-        return False
-    return True
 
 
-def _end_at_once() -> None:
-    """End the process with status 0, and without the threads for which Python would wait."""
+def _end_at_once() -> NoReturn:
+    """End the process with status 0, and without the threads for which Python would wait.
+
+    One may be a thread of oslo.messaging that sends an answer: while the message bus is down, it tries without end.
+    """
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -175,7 +190,7 @@ def _end_at_once() -> None:
 
 def _ignore_further_signals() -> None:
     """Ignore SIGTERM and SIGINT from now on: a second one would interrupt the orderly stop."""
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ENDS:
         signal.signal(number, signal.SIG_IGN)
 
 

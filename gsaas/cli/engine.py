@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gsaas-engine`: drives leases to their desired state. Any number of them may run, on any controllers."""
+"""`gsaas-engine`: moves leases to their wanted state. Any number of them may run, on any controllers."""
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -16,17 +15,17 @@ from gsaas.api import rbac
 from gsaas.api.decisions import DecisionCache
 from gsaas.cloud import base as cloud
 from gsaas.db import processes
+from gsaas.db.stored_leases import StoredLeases
 from gsaas.engine.agents import Agents
-from gsaas.engine.driver import LeaseDriver
+from gsaas.engine.reconciler import LeaseReconciler
 from gsaas.engine.service import Engine
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.plain_servers import PlainServers
-from gsaas.gpgpums.stored_leases import StoredLeases
 from gsaas.grants import keyring
 from gsaas.metrics import counted, exposition
 from gsaas.notifications.emitter import Notifications
 from gsaas.objects.gpu_network import GpuNetwork
-from gsaas.remoting import base as remoting
+from gsaas.remoting.drivers import Drivers
 from gsaas.rpc import notifiers
 from gsaas.rpc.announce import Announcer
 from gsaas.rpc.api import ApiClient
@@ -35,8 +34,8 @@ from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
 
 DESCRIPTION = """\
-Drive GSaaS's leases to their desired state, and serve its agents. Run as many as you like: they share the work, and
-what one leaves half done another finishes.
+Move GSaaS's leases to their wanted states, and serve its agents. Any number of engines may run: they share the work,
+and another engine finishes what one has left half done.
 """
 
 
@@ -47,9 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     """Start an engine; *parts* stops it when it is closed. Raises `service.Unstartable`."""
-    load_remoting = functools.cache(functools.partial(remoting.load, conf=conf))
     try:
-        remoting_driver = load_remoting(conf.remoting.driver)
+        drivers = Drivers(conf)
         servers = cloud.load(conf.engine.cloud, conf)
         keys = keyring.from_conf(conf)
         gpu_network = GpuNetwork.of(conf.gpu_network.prefixes, conf.gpu_network.hosts)
@@ -74,8 +72,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         claims = Claims.from_conf(
             conf,
             database,
-            default_port=remoting_driver.default_port,
-            daemon_ports=remoting_driver.daemon_ports,
+            drivers,
             announce=counted.counting_launches(announcer),
         )
         plain_servers = PlainServers.from_conf(
@@ -83,19 +80,19 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
             database,
             claims,
             servers,
-            remoting_driver,
+            drivers,
             quotas=limits.load(conf),
             stored=StoredLeases(database, conf.api.most_leases_stored),
             may_launch=DecisionCache(rbac.enforcer(conf)).may_launch,
         )
     except ValueError as error:
         raise service.Unstartable(f"the configuration cannot be used: {error}") from error
-    driver = LeaseDriver(
+    reconciler = LeaseReconciler(
         conf,
         database=database,
         claims=claims,
         cloud=servers,
-        remoting=load_remoting,
+        remoting=drivers.named,
         agents=agents,
         announce=announcer.status_changed,
     )
@@ -103,7 +100,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         conf,
         database=database,
         bus=bus,
-        driver=driver,
+        reconciler=reconciler,
         claims=claims,
         keyring=keys,
         audit=notifications.audit,

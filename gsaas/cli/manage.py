@@ -53,9 +53,9 @@ VERSION = "print the revision that the database is at, or `none`"
 CHECK = "say whether the database is at the revision that this release needs"
 RECOUNT = "count again what leases claim and reservations keep of each GPU"
 RECOUNT_MORE = """\
-Compare what is counted of each GPU with what leases claim of it and reservations keep, and correct what differs; print
-what did. Nothing ever should: `gsaas-manage check` says whether it does. The services may run meanwhile: each GPU is a
-transaction of its own. Exit status: 0, whether or not something was corrected.
+Compare what is counted of each GPU with what leases claim of it and reservations keep; correct what differs, and print
+it. A difference is a defect of GSaaS; `gsaas-manage check` looks for it, too. The services may run meanwhile: each GPU
+is a transaction of its own. Exit status: 0, whether or not something was corrected.
 """
 PURGE = "delete the rows of leases that were released long ago"
 PURGE_MORE = """\
@@ -87,8 +87,9 @@ first of [bus]secrets. The key of one role is of no use for the other.
 BUS_PERMISSIONS = "print or set what the account of a host may do on RabbitMQ"
 BUS_PERMISSIONS_MORE = """\
 Print the commands that give the RabbitMQ account of a host its permissions: it reads the queues of its own agents only,
-and sends to the engine. With --apply, run them, on a machine where rabbitmqctl administers the broker. The account and
-the virtual host have to exist: rabbitmqctl add_vhost gsaas; rabbitmqctl add_user gsaas-HOST PASSWORD.
+and sends to the engine, over a bounded number of connections. With --apply, run them, on a machine where rabbitmqctl
+administers the broker. The account and the virtual host have to exist: rabbitmqctl add_vhost gsaas; rabbitmqctl
+add_user gsaas-HOST PASSWORD.
 """
 
 EXIT_OK, EXIT_PROBLEM, EXIT_UNKNOWN, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -168,12 +169,9 @@ def check(database: Database) -> int:
 def recount(database: Database) -> int:
     """Correct the counts of GPUs, and print those that were wrong. Returns the exit status."""
     from gsaas.db import recount as rows
-    from gsaas.db.database import retried
 
-    @retried
     def correct(uuid: str) -> bool:
-        with database.writing() as connection:
-            return rows.recount(connection, uuid)
+        return database.change(lambda connection: rows.recount(connection, uuid))
 
     with database.reading() as connection:
         found = rows.miscounted(connection)
@@ -217,14 +215,7 @@ def purge(
 
 def _in_batches(database: Database, purge_some: Callable[[Connection], int]) -> Iterator[int]:
     """Purge one batch after the other, each in a transaction of its own, and yield the number of its rows."""
-    from gsaas.db.database import retried
-
-    @retried
-    def once() -> int:
-        with database.writing() as connection:
-            return purge_some(connection)
-
-    while purged := once():
+    while purged := database.change(purge_some):
         yield purged
 
 
@@ -375,7 +366,7 @@ def bus_key(settings: cfg.ConfigOpts, host: str | None, role: str | None) -> int
     from gsaas.rpc import signatures
 
     if (host is None) != (role is None):
-        return _fail("HOST and --role go together: the key is that of one agent", EXIT_UNKNOWN)
+        return _fail("HOST and --role need each other: a key belongs to one agent", EXIT_UNKNOWN)
     if host is None or role is None:
         print(secrets.token_urlsafe(32))
         return EXIT_OK

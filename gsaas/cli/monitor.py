@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from oslo_config import cfg
 
 from gsaas import reports, rpc, service
+from gsaas.exceptions import KindNotServed
 from gsaas.gpu_host import sources
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory, supervision
@@ -21,17 +22,19 @@ from gsaas.gpu_host.daemons.systemd import SystemdUnavailable
 from gsaas.gpu_host.fence.control_group import NoControlGroup
 from gsaas.gpu_host.gate import Gate
 from gsaas.gpu_host.sources.base import SourceUnavailable
-from gsaas.remoting import base as remoting
+from gsaas.objects.device_kinds import CPU
+from gsaas.remoting.base import RemotingDriver
+from gsaas.remoting.drivers import Drivers
 from gsaas.rpc.engine import EngineClient
 
 DESCRIPTION = """\
-Report the GPUs of this host to GSaaS, run their daemons and fence them in. While it reports, and for a little longer,
-they are given to tenants. Stopping or updating it interrupts no program: daemons and fence stay.
+Report the GPUs of this host to GSaaS, run their daemons, and guard these with a fence. While it reports, and for a
+little longer, they are given to tenants. Stopping or updating it interrupts no program: daemons and fence stay.
 """
 CLEAN = cfg.BoolOpt(
     "clean",
     default=False,
-    help="End every daemon that was ever started here, take the fence away, and exit. Stop gsaas-monitor first. "
+    help="End every daemon that was ever started here, remove the fence, and exit. Stop gsaas-monitor first. "
     "Programs that use this host's GPUs lose them.",
 )
 
@@ -50,18 +53,27 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     """Start a monitor and register what ends it with *parts*; raises `service.Unstartable`."""
     name = service.host_name(conf)
     try:
-        driver = remoting.load(conf.remoting.driver, conf)
+        driver = Drivers(conf).of(sources.kind(conf, name))
         gpu_address = sources.gpu_address(conf, name)
         if conf.clean:  # before the source is loaded: the GPUs or their driver may be gone already
             _clean(conf, driver, name, gpu_address)
             sys.exit(0)
-        source = sources.load(conf, name, driver.default_port)
+        source = sources.load(conf, name, driver.gpu_ports)
     except (ValueError, SourceUnavailable) as error:
         raise service.Unstartable(str(error)) from error
+    except KindNotServed as error:
+        raise service.Unstartable(
+            f"{name} has devices of kind {CPU}, which [remoting]driver does not serve: set cpu_driver"
+        ) from error
     bus = service.bus(conf, rpc.MONITOR)
     parts.callback(bus.cleanup)
 
-    def in_process(owner: DaemonService) -> DaemonSupervisor:
+    def supervise(owner: DaemonService) -> DaemonSupervisor:
+        settings = driver.daemon_settings
+        if settings is not None and not settings.in_process:
+            return supervision.supervisor(
+                conf, settings, name, gpu_address, owner.parent_uuid, owner.daemons_changed
+            )
         # Imported here: no real GPU host needs them.
         from gsaas.standalone.simulated_daemon import SimulatedDaemons
         from gsaas.standalone.simulated_supervisor import SimulatedSupervisor
@@ -71,15 +83,13 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         return SimulatedSupervisor(daemons, name, gpu_address, on_change=owner.daemons_changed)
 
     try:
-        daemon_service = factory.service(
-            conf, bus, driver, name, gpu_address, in_process=in_process
-        )
-    except (ValueError, LockUnusable) as error:
+        daemon_service = factory.service(conf, bus, driver, name, gpu_address, supervise=supervise)
+    except (ValueError, LockUnusable, SourceUnavailable) as error:
         raise service.Unstartable(str(error)) from error
     except SystemdUnavailable as error:
         raise _without_systemd(error) from error
     except NoControlGroup as error:
-        raise service.Unstartable(f"the daemons of {name} cannot be fenced in: {error}") from error
+        raise service.Unstartable(f"the fence of {name} cannot be set up: {error}") from error
     monitor = Monitor(
         bus,
         name,
@@ -95,7 +105,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         raise _without_systemd(error) from error
     except OSError as error:
         raise service.Unstartable(
-            f"the daemons of {name} cannot be fenced in ({error}): give the monitor CAP_NET_ADMIN, or "
+            f"the fence of {name} cannot be set up ({error}): give the monitor CAP_NET_ADMIN, or "
             "set [daemons]fence to false"
         ) from error
     parts.callback(monitor.stop)
@@ -104,9 +114,7 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
         parts.callback(_open_gate(bus, name, gpu_address, conf.grants.gate_port))
 
 
-def _clean(
-    conf: cfg.ConfigOpts, driver: remoting.RemotingDriver, name: str, gpu_address: str
-) -> None:
+def _clean(conf: cfg.ConfigOpts, driver: RemotingDriver, name: str, gpu_address: str) -> None:
     try:
         supervision.clean(conf, driver, name, gpu_address)
     except (ValueError, LockUnusable, SystemdUnavailable, OSError) as error:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import datetime
+import functools
 import json
 import logging
 import os
@@ -21,18 +22,24 @@ from oslo_config import cfg
 
 from gsaas import conf as gsaas_conf
 from gsaas import version
+from gsaas.exceptions import GsaasError
 from gsaas.prove import report, verdicts
 from gsaas.prove.verdicts import Gpu, Line
 
 if TYPE_CHECKING:
-    from gsaas.prove.gpu_host import Proof
+    from gsaas.prove.jobs import Proof
 
 EXIT_OK, EXIT_PROBLEM, EXIT_UNKNOWN = 0, 1, 2
 GPU_HOST = "run on a GPU host: driver, GPUs, limits, a daemon, a CUDA program, and their end"
 GPU_HOST_MORE = """\
-Check a GPU host before tenants come. It starts daemons and CUDA programs as those of tenants, with their limits and
-walls, on every GPU; nothing else should use the GPUs meanwhile. It takes about half a minute for each GPU, and changes
-nothing that stays. Needs root, and what gsaas[monitor] installs. Reads gsaas.conf and gsaas-monitor.conf.
+Check a GPU host before tenants come. It starts daemons and CUDA programs like those of tenants, with the same limits
+and isolation, on every GPU; nothing else should use the GPUs meanwhile. It takes about half a minute for each GPU, and
+changes nothing that stays. Needs root, and what gsaas[monitor] installs. Reads gsaas.conf and gsaas-monitor.conf.
+"""
+LIMITS = "run on a GPU host: how far a program gets beyond its share of a device"
+LIMITS_MORE = """\
+Try the limits of a GPU host, with each of the ways that it has. On every device, a program goes beyond its share while
+another one, with a share of the same device, computes. It is a part of gpu-host, and needs the same.
 """
 PATH = "from a consumer's host through a lease to a GPU"
 PATH_MORE = """\
@@ -48,26 +55,31 @@ FAKE_SOURCE = Path(__file__).parents[2] / "tests/support/cuda/fake_cuda.c"
 
 def add_parsers(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands to those of gsaas-manage."""
-    prove = nouns.add_parser("prove", help="an acceptance test: prove gpu-host, prove path")
+    prove = nouns.add_parser(
+        "prove", help="an acceptance test: prove gpu-host, prove limits, prove path"
+    )
     verbs = prove.add_subparsers(title="commands", metavar="COMMAND", required=True)
     host = verbs.add_parser("gpu-host", help=GPU_HOST, description=GPU_HOST_MORE)
-    host.add_argument(
-        "--gpu", action="append", metavar="UUID", help="only this GPU; may be given again"
-    )
-    host.add_argument(
-        "--fake",
-        nargs="?",
-        const="",
-        metavar="FOLDER",
-        help="without a GPU: use the CUDA library in FOLDER, or the fake driver of the tests in a clone of the "
-        "repository, and start plain processes instead of units",
-    )
-    host.add_argument(
-        "--plain",
-        action="store_true",
-        help="start plain processes instead of units, without systemd: the isolation of daemons is not tested",
-    )
-    host.set_defaults(run=gpu_host, configure=_of_the_monitor)
+    host.set_defaults(run=functools.partial(of_this_host, "gpu-host"), configure=_of_the_monitor)
+    limits = verbs.add_parser("limits", help=LIMITS, description=LIMITS_MORE)
+    limits.set_defaults(run=functools.partial(of_this_host, "limits"), configure=_of_the_monitor)
+    for command in (host, limits):
+        command.add_argument(
+            "--gpu", action="append", metavar="UUID", help="only this GPU; may be given again"
+        )
+        command.add_argument(
+            "--fake",
+            nargs="?",
+            const="",
+            metavar="FOLDER",
+            help="without a GPU: use the CUDA library in FOLDER, or the fake driver of the tests in a clone of the "
+            "repository, and start plain processes instead of units",
+        )
+        command.add_argument(
+            "--plain",
+            action="store_true",
+            help="start plain processes instead of units, without systemd: the isolation of daemons is not tested",
+        )
     path = verbs.add_parser("path", help=PATH, description=PATH_MORE)
     path.add_argument(
         "--from", dest="host", metavar="HOST", required=True, help="where programs run"
@@ -84,14 +96,15 @@ def add_parsers(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--gsaas", metavar="COMMAND", default="gsaas", help="the command on HOST (default: gsaas)"
     )
     path.set_defaults(run=path_from)
-    for command in (host, path):
+    for command in (host, limits, path):
         command.add_argument(
             "--share", metavar="MIB", type=_mib, default=SHARE_MB, help="MiB of the cGPU (1024)"
         )
         command.add_argument("--json", metavar="FILE", help="write everything to FILE as JSON, too")
 
 
-def gpu_host(
+def of_this_host(
+    name: str,
     conf: cfg.ConfigOpts,
     gpu: list[str] | None,
     fake: str | None,
@@ -99,9 +112,11 @@ def gpu_host(
     share: int,
     json: str | None,
 ) -> int:
-    """Test this host, and print the results. Returns the exit status."""
-    from gsaas.prove import gpu_host as measuring
+    """Make the proof *name*, `gpu-host` or `limits`, of this host, and print the results. Returns the exit status."""
+    from gsaas.prove import gpu_host, limits
 
+    measure = {"gpu-host": gpu_host.lines, "limits": limits.lines}[name]
+    facts = {"proof": name, "fake": fake is not None, "plain": plain}
     with contextlib.ExitStack() as cleanup:
         logging.disable()  # the lines contain what libraries would log about a failure
         cleanup.callback(logging.disable, logging.NOTSET)
@@ -117,8 +132,7 @@ def gpu_host(
         import dataclasses
 
         proof = dataclasses.replace(proof, facts=dataclasses.replace(proof.facts, gpus=chosen))
-        facts = {"proof": "gpu-host", "fake": fake is not None, "plain": plain}
-        return _print(measuring.lines(proof), json, facts)
+        return _print(measure(proof), json, facts)
 
 
 def path_from(
@@ -166,12 +180,12 @@ def _real(conf: cfg.ConfigOpts, share: int, plain: bool) -> Proof:
         from gsaas.gpu_host.daemons.unavailable import SystemdUnavailable
         from gsaas.gpu_host.sources.base import SourceUnavailable
         from gsaas.prove import facts, place
-        from gsaas.prove.gpu_host import Proof
-        from gsaas.remoting import base as remoting
+        from gsaas.prove.jobs import Proof
+        from gsaas.remoting.drivers import Drivers
     except ImportError as error:
         raise _CannotProveError(f"gsaas[monitor] is not installed here: {error}") from None
     try:
-        middleware = remoting.load(conf.remoting.driver, conf)
+        middleware = Drivers(conf).of(sources.kind(conf, socket.gethostname()))
         address = sources.gpu_address(conf, socket.gethostname())
         settings = middleware.daemon_settings
         if settings is None:
@@ -182,13 +196,13 @@ def _real(conf: cfg.ConfigOpts, share: int, plain: bool) -> Proof:
             else place.Units(conf, settings, address)
         )
         found = facts.read(conf, settings, address)
-    except (ValueError, SourceUnavailable, SystemdUnavailable) as error:
+    except (ValueError, GsaasError, SourceUnavailable, SystemdUnavailable) as error:
         raise _CannotProveError(str(error)) from None
     except ImportError as error:
         raise _CannotProveError(f"gsaas[monitor] is not installed here: {error}") from None
     if not found.gpus and not found.unreadable:
         raise _CannotProveError(
-            "there is no GPU here, or no driver: nvidia-smi has to list one; --fake plays without a GPU"
+            "there is no GPU here, or no driver: nvidia-smi has to list one; --fake runs without a GPU"
         )
     return Proof(
         found,
@@ -214,8 +228,9 @@ def _client_library(conf: cfg.ConfigOpts, usual: str) -> Path | None:
 
 def _fake(conf: cfg.ConfigOpts, folder: str, share: int, cleanup: contextlib.ExitStack) -> Proof:
     """Return what is to be tested with a CUDA library that needs no GPU; raises `_CannotProveError`."""
+    from gsaas.netlink.addresses import interface_of
     from gsaas.prove import facts, place
-    from gsaas.prove.gpu_host import Proof
+    from gsaas.prove.jobs import Proof
     from gsaas.remoting import base as remoting
 
     work = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="gsaas-prove-")))
@@ -223,7 +238,9 @@ def _fake(conf: cfg.ConfigOpts, folder: str, share: int, cleanup: contextlib.Exi
     if not (library / "libcuda.so.1").exists():
         raise _CannotProveError(f"there is no libcuda.so.1 in {library}")
     (work / "mps").mkdir()
-    (work / "mps/control").touch()
+    control = cleanup.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+    control.bind(str(work / "mps/control"))
+    control.listen()
     (work / "state").mkdir()
     conf.set_override("mps_pipe_directory", str(work / "mps"), "daemons")
     try:
@@ -240,7 +257,7 @@ def _fake(conf: cfg.ConfigOpts, folder: str, share: int, cleanup: contextlib.Exi
         "FAKE_CUDA_STATE": str(work / "state"),
         **{name: value for name, value in os.environ.items() if name.startswith("FAKE_CUDA_")},
     }
-    interface = facts.interface_of(address)
+    interface = interface_of(address)
     found = facts.Facts(
         "999.0 (fake)",
         [Gpu(FAKE_UUID, "Fake GPU", 8192)],
@@ -322,7 +339,7 @@ def _read(file: str | None) -> Mapping[str, object] | None:
         return None
     document = json.loads(Path(file).read_text(encoding="utf-8"))
     if not isinstance(document, dict):
-        raise ValueError("it is not a document of prove gpu-host")
+        raise ValueError("it was not written by prove gpu-host --json")
     return document
 
 

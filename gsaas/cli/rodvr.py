@@ -25,7 +25,7 @@ update of it, interrupts nothing.
 CLEAN = cfg.BoolOpt(
     "clean",
     default=False,
-    help="Take everything that was ever made out of the kernel, and exit. All VMs of this host lose their GPUs.",
+    help="Remove from the kernel all that gsaas-rodvr ever made, and exit. All VMs of this host lose their GPUs.",
 )
 CAP_NET_ADMIN = 12
 """The number of the capability, from linux/capability.h."""

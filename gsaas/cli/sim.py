@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gsaasclient.cli.columns import Column, select
-from gsaasclient.cli.commands import FORMATS
+from gsaasclient.cli.commands.options import FORMATS
 from gsaasclient.cli.exit_statuses import DONE, FAILED, INTERRUPTED, WRONG_USAGE
 from gsaasclient.cli.output import print_list, table_of
 from gsaasclient.cli.parser import UsageError
@@ -325,9 +325,12 @@ def _import(args: argparse.Namespace) -> int:
             "import api reads no file" if args.file else f"import {args.kind} needs a file"
         )
     if args.file is None:
-        demands = importers.from_leases(_leases_of_api(), "the API")
+        imported = importers.from_leases(_leases_of_api(), "the API")
     else:
-        demands = importers.read(args.kind, args.file, args.memory_mb)
+        imported = importers.read(args.kind, args.file, args.memory_mb)
+    demands = imported.demands
+    if missing := imported.what_is_missing():
+        print(f"gsaas-sim: {missing}", file=sys.stderr)
     if args.output is None:
         history.write(sys.stdout, demands)
         return DONE
@@ -344,15 +347,22 @@ def _leases_of_api() -> list[Row]:
 
     from gsaasclient import ApiError, Client, find_credentials
     from gsaasclient.cli.paging import get_all
+    from gsaasclient.cli.readings import with_readings
 
     client = Client(find_credentials(os.environ))
+
+    def ended(query: str) -> Row:
+        path = f"/v1/leases?status=RELEASED{query}"
+        # The newest microversion, as leases of older ones do not say of which kind their devices were.
+        return with_readings(lambda version: get_all(client, path, "leases", version))
+
     try:
-        found = get_all(client, "/v1/leases?status=RELEASED&all_projects=true", "leases")
+        found = ended("&all_projects=true")
     except ApiError as error:
         if error.status != 403:
             raise
         print("gsaas-sim: leases of other projects may not be seen", file=sys.stderr)
-        found = get_all(client, "/v1/leases?status=RELEASED", "leases")
+        found = ended("")
     leases: list[Row] = found["leases"]
     return leases
 
@@ -362,7 +372,7 @@ def _plan(args: argparse.Namespace) -> int:
         raise UsageError("plan needs --gpus and --memory-mb, or --hosts")
     if args.hosts is not None and any(getattr(args, name) is not None for name in ONE_KIND):
         options = ", ".join("--" + name.replace("_", "-") for name in ONE_KIND)
-        raise UsageError(f"--hosts goes with none of {options}")
+        raise UsageError(f"--hosts cannot be combined with any of {options}")
     columns = select(PLANS if args.hosts is None else FLEETS, args.c)
     from gsaas.sim import fleet, history, plan
     from gsaas.sim.cloud import Site

@@ -16,7 +16,7 @@ from pathlib import Path
 from oslo_config import cfg
 
 END_MARGIN = 10.0
-"""Seconds for the end of daemons besides [daemons]stop_timeout."""
+"""Seconds for the end of daemons."""
 LONG_POLLS = 512
 """The default of [queue]long_polls here: one process serves all waiting clients, and a waiting thread is cheap."""
 CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
@@ -130,6 +130,7 @@ def _configure(args: argparse.Namespace) -> cfg.ConfigOpts:
 
 
 def _clean(args: argparse.Namespace) -> int:
+    from gsaas.gpu_host.daemons import process_runner
     from gsaas.standalone.state_dir import AlreadyRunning, StateDir
 
     conf = _configure(args)
@@ -137,51 +138,13 @@ def _clean(args: argparse.Namespace) -> int:
     try:
         if state.namespaces():
             state.lock()
-            _end_daemons(conf, state.namespaces())
+            if not process_runner.end_all(state.namespaces(), END_MARGIN):
+                raise _CannotRunError("a daemon does not end; ps -ef | grep gsaas-daemon shows it")
             state.unlock()
         state.clean()
     except AlreadyRunning as error:
         raise _CannotRunError(f"{error}; stop it first") from None
     return 0
-
-
-def _has_units(conf: cfg.ConfigOpts) -> bool:
-    """Return whether daemons are units of systemd, which outlive the process as VMs do, and not its threads."""
-    return conf.remoting.driver != "simulated" or bool(conf.daemons.command)
-
-
-def _end_daemons(conf: cfg.ConfigOpts, namespaces: Sequence[str]) -> None:
-    """End the daemons in *namespaces*; raise `_CannotRunError`.
-
-    The configuration may be another one than that with which they were started, so systemd is asked in any case. If it
-    does not answer, that matters only where this configuration has daemons that are units.
-    """
-    try:
-        # Imported here: without such daemons, nothing that talks to systemd need be installed.
-        from gsaas.gpu_host.daemons import namespaces as daemons
-        from gsaas.gpu_host.daemons import systemd
-    except ModuleNotFoundError as error:
-        if _has_units(conf):
-            raise _CannotRunError(
-                f"the daemons cannot be ended: {error.name} is not installed"
-            ) from None
-        return
-    service = systemd.Systemd()
-    try:
-        if not daemons.find(service, namespaces):
-            return
-    except systemd.SystemdUnavailable as error:
-        if _has_units(conf):
-            raise _CannotRunError(f"the daemons cannot be ended: {error}") from None
-        return
-    try:
-        ended = daemons.end_all(service, namespaces, conf.daemons.stop_timeout + END_MARGIN)
-    except (systemd.SystemdUnavailable, systemd.SystemdRefused) as error:
-        raise _CannotRunError(f"the daemons cannot be ended: {error}") from None
-    if not ended:
-        raise _CannotRunError(
-            "a daemon does not end; systemctl status gsaas-daemons.slice shows it"
-        )
 
 
 def _run(args: argparse.Namespace) -> int:

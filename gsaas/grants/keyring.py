@@ -19,6 +19,7 @@ from __future__ import annotations
 import base64
 import binascii
 import datetime
+import hmac
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -94,6 +95,10 @@ class Keyring:
             "exp": now + self.lifetime,  # PyJWT takes a moment without a zone as UTC
         }
         return jwt.encode(claims, secret, ALGORITHM, headers={"kid": name})
+
+    def derived(self, purpose: str) -> list[bytes]:
+        """Return a key for another *purpose* for each of the keys, in their order: none tells anything of a grant's."""
+        return [hmac.digest(secret, purpose.encode(), "sha256") for secret in self._keys.values()]
 
     def verify(self, grant: str, now: datetime.datetime) -> Grant:
         """Return the claims of *grant*; raises `InvalidGrant`, or `ExpiredGrant` if it is genuine and too old."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from gsaas import exceptions
@@ -24,7 +25,22 @@ Amounts = Mapping[str, int]
 """Resource -> amount, for each resource in `UNITS`."""
 
 NO_LIMITS = dict.fromkeys(UNITS, UNLIMITED)
-NOTHING = dict.fromkeys(UNITS, 0)
+NOTHING: Amounts = dict.fromkeys(UNITS, 0)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a project uses of its quota."""
+
+    claimed: Amounts
+    """What its leases have."""
+    reserved: Amounts
+    """What its reservations have, besides what its leases have of them; it has no leases."""
+
+    @property
+    def total(self) -> Amounts:
+        """Return both together."""
+        return {name: self.claimed[name] + self.reserved[name] for name in UNITS}
 
 
 class Limits(abc.ABC):
@@ -36,6 +52,11 @@ class Limits(abc.ABC):
 
         Raises `IdentityUnavailable` if the limits are Keystone's and it does not answer.
         """
+
+
+def reserved(shares: Sequence[int]) -> Amounts:
+    """Return what a new reservation has, which has no leases, from the memory of each of its cGPUs in MiB."""
+    return {**lease(shares), "leases": 0}
 
 
 def lease(shares: Sequence[int]) -> Amounts:
@@ -58,10 +79,14 @@ def limited(limits: Amounts) -> bool:
     return any(limit != UNLIMITED for limit in limits.values())
 
 
-def check(limits: Amounts, used: Amounts, asked: Amounts) -> None:
-    """Raise `QuotaExceeded`, which names every exceeded limit, unless *asked* fits beside *used*."""
+def check(limits: Amounts, used: Amounts, asked: Amounts, reserved: Amounts = NOTHING) -> None:
+    """Raise `QuotaExceeded`, which names every exceeded limit, unless *asked* fits beside *used*.
+
+    *reserved* is the part of *used* that reservations have.
+    """
     if exceeded := _exceeded(limits, used, asked):
-        raise exceptions.QuotaExceeded(reason=_sentence(exceeded), details={"quotas": exceeded})
+        reason = _sentence(exceeded, reserved)
+        raise exceptions.QuotaExceeded(reason=reason, details={"quotas": exceeded})
 
 
 def fits(limits: Amounts, used: Amounts, asked: Amounts) -> bool:
@@ -77,9 +102,10 @@ def _exceeded(limits: Amounts, used: Amounts, asked: Amounts) -> list[dict[str, 
     ]
 
 
-def _sentence(exceeded: list[dict[str, Any]]) -> str:
+def _sentence(exceeded: list[dict[str, Any]], reserved: Amounts) -> str:
     parts = [
         f"{row['asked']} {UNITS[row['name']]} asked for, {row['used']} of at most {row['limit']} in use"
+        + (f", {reserved[row['name']]} of them reserved" if reserved[row["name"]] else "")
         for row in exceeded
     ]
     return f"the project's quota does not allow it: {'; '.join(parts)}"

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import graphlib
-import os
 import re
 import subprocess
 import sys
@@ -55,6 +54,7 @@ def test_no_module_imports_itself_through_others(root: str) -> None:
     graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the modules
 
 
+@pytest.mark.slow
 def test_the_contracts_about_imports_are_kept() -> None:
     program = Path(sys.executable).with_name("lint-imports")
     found = subprocess.run(
@@ -86,78 +86,6 @@ def test_the_table_of_floors_names_folders_and_files() -> None:
     for _, package, _ in rows():
         path = REPOSITORY / package
         assert path.is_dir() if package.endswith("/") else path.is_file(), package
-
-
-def test_no_process_imports_eventlet():
-    """oslo.service installs it; importing it changes how every thread of the process waits."""
-    modules = (
-        "gsaas.standalone.service, gsaas.cli.engine, gsaas.cli.rodvr, gsaas.cli.monitor, "
-        "gsaas.wsgi.deployment, gsaas.reports, oslo_reports.guru_meditation_report"
-    )
-    assert "eventlet" not in imported_by(modules)
-
-
-API_SETTINGS = """
-[DEFAULT]
-transport_url = rabbit://gsaas:secret@127.0.0.1/
-[database]
-connection = sqlite://
-[api]
-auth_strategy = token-file
-token_file = {folder}/tokens.json
-[engine]
-cloud = nova
-[remoting]
-driver = rcuda
-[service_user]
-auth_type = none
-endpoint = http://127.0.0.1:1
-"""
-
-
-@pytest.mark.parametrize(
-    "modules",
-    [
-        "gsaas.wsgi.api",
-        "gsaas.cli.engine, gsaas.cloud.nova.cloud, gsaas.limits.keystone",
-        "gsaas.cli.rodvr",
-        "gsaas.cli.monitor, gsaas.gpu_host.sources.nvml",
-        "gsaas.cli.manage, gsaas.checkup.parts, gsaas.checkup.nova",
-    ],
-)
-def test_no_process_of_a_real_cloud_imports_what_only_standalone_or_the_simulator_needs(
-    modules: str, tmp_path: Path
-):
-    """`gsaas.wsgi.api` composes the whole API when it is imported, with the drivers that its configuration names."""
-    tokens = tmp_path / "tokens.json"
-    tokens.touch(mode=0o600)
-    tokens.write_text("[]")
-    settings = tmp_path / "gsaas.conf"
-    settings.write_text(API_SETTINGS.format(folder=tmp_path))
-    forbidden = ("gsaas.standalone", "gsaas.sim", "waitress")
-    loaded = imported_by(modules, GSAAS_CONFIG_FILES=str(settings))
-    assert set(modules.split(", ")) <= loaded
-    assert not {
-        module
-        for module in loaded
-        if module in forbidden or module.startswith(tuple(f"{name}." for name in forbidden))
-    }
-
-
-def imported_by(modules: str, **environment: str) -> set[str]:
-    """Import *modules* (`a, b`) in a new process; return the names of all modules that it then has."""
-    script = (
-        f"import sys, {modules}; print(*(m for m in sys.modules if sys.modules[m] is not None))"
-    )
-    process = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    return set(process.stdout.split())
 
 
 def test_rows_of_leases_stay_in_the_database_package() -> None:

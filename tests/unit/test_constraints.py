@@ -23,7 +23,7 @@ UNCONSTRAINED = {
     # Certificates, whose newest release is the right one.
     "certifi",
     # Only GPU hosts, gsaas-standalone, gsaas-sim and clouds on PostgreSQL need these.
-    *("nvidia-ml-py", "psycopg", "pyarrow"),
+    *("apache-tvm", "nvidia-ml-py", "psycopg", "pyarrow"),
 }
 """What OpenStack does not constrain."""
 

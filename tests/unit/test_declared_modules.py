@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 OURS = (
@@ -26,10 +29,19 @@ OURS = (
 FOLDERS = ("bench", "client", "doc", "generate", "gsaas", "images", "studies", "tests")
 ELSEWHERE = {
     "cloudinit": "tests/support/cloud_init.py unpacks it",
+    "ggml": "tests/support/ggml.py builds it",
+    "gguf": "tests/support/llama.py installs it",
+    "llama_cpp_py_sync": "tests/support/llama.py installs it",
     "neutron": "in the environment of the test bed",
     "neutron_lib": "in the environment of the test bed",
 }
 """Modules that are not imported in the environment of the tests, and where they are."""
+
+
+@functools.cache
+def providers() -> Mapping[str, list[str]]:
+    """Return the distributions that install each module; asking all of them takes as long as reading a folder."""
+    return packages_distributions()
 
 
 def declared() -> set[str]:
@@ -54,7 +66,7 @@ def imported(folder: Path) -> Iterator[tuple[str, Path]]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_what_is_imported_is_declared(folder: str) -> None:
-    declared_ones, distributions = declared(), packages_distributions()
+    declared_ones, distributions = declared(), providers()
     elsewhere = {*sys.stdlib_module_names, *FOLDERS, *ELSEWHERE}
     undeclared = {
         f"{path.relative_to(REPOSITORY)}: {module}"

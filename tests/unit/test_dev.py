@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.slow
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 INPUTS = (
@@ -46,12 +51,19 @@ for program in python pip pytest ruff lint-imports mypy reno sphinx-build oslo-c
     chmod +x "$3/bin/$program"
 done
 """
-SYSTEM = {"id": "echo 0", "dpkg-query": "shift 3; printf 'installed %s\\n' \"$@\"", "tar": ":"}
-"""Root's machine, on which all packages are installed. The copy has nothing for tar to put into a package."""
-DEMO = ["-e launcher -e client -e .[standalone]"]
-GSAAS = ["-e launcher -e client -e .[api,engine,rodvr,monitor,standalone,sim,mysql,postgresql]"]
+SYSTEM = {
+    "id": "echo 0",
+    "dpkg-query": 'shift 3; printf \'installed %s\\n\' "$@" | grep -vx "installed $MISSING"',
+    "apt-get": 'echo "apt-get $*" >>"$JOURNAL"; [[ "$*" != *"$FAIL"* ]]',
+    "tar": ":",
+    "flock": ":",
+    "unshare": 'echo "unshare $*" >>"$JOURNAL"; shift 5; exec "$@"',
+}
+"""Root's machine, on which all packages are installed but one. The copy has nothing for tar to put into a package."""
+DEMO = ["-e launcher -e client -e .[standalone,tvm]"]
+GSAAS = ["-e launcher -e client -e .[api,engine,rodvr,monitor,standalone,sim,tvm,mysql,postgresql]"]
 WITH_TESTS = [
-    "-e launcher -e client[osc] -e .[api,engine,rodvr,monitor,standalone,sim,mysql,postgresql] --group test",
+    "-e launcher -e client[osc] -e .[api,engine,rodvr,monitor,standalone,sim,tvm,mysql,postgresql] --group test",
     "-e dashboard -e heat -e tempest",
 ]
 CONSTRAINED = [
@@ -59,8 +71,20 @@ CONSTRAINED = [
 ]
 
 
+WAITING = """\
+#!/bin/bash
+trap 'echo "pytest interrupted" >>"$JOURNAL"; exit 2' INT
+echo "pytest began" >>"$JOURNAL"
+for _ in {1..2400}; do sleep 0.1; done
+"""
+"""Tests that go on for minutes unless they are interrupted."""
+
+
 class Workshop:
-    """A copy of what ./dev reads, at *root*. `said` is what the last command wrote to its standard output."""
+    """A copy of what ./dev reads, at *root*.
+
+    `said` and `complained` are what the last command wrote to its standard output and to standard error.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -70,31 +94,42 @@ class Workshop:
             shutil.copy(REPOSITORY / name, root / name)
         self._program("python", PYTHON)
         for name, line in SYSTEM.items():
-            self._program(name, f"#!/bin/sh\n{line}\n")
+            self._program(name, f"#!/bin/bash\n{line}\n")
 
     def _program(self, name: str, text: str) -> None:
         (self.root / name).write_text(text)
         (self.root / name).chmod(0o755)
 
-    def dev(self, *arguments: str, fail: str = "nothing fails") -> int:
-        """Run ./dev in the copy; programs fail whose arguments contain *fail*. Return the exit status."""
+    def dev(self, *arguments: str, fail: str = "nothing fails", missing: str = "no package") -> int:
+        """Run ./dev in the copy; return the exit status.
+
+        Programs fail whose arguments contain *fail*. The package *missing* is not installed, whatever apt-get does.
+        """
         self._journal.write_text("")
         found = subprocess.run(
             [self.root / "dev", *arguments],
-            env=self.environment(fail),
+            env=self.environment(fail, missing),
             capture_output=True,
             text=True,
             check=False,
         )
-        self.said = found.stdout
+        self.said, self.complained = found.stdout, found.stderr
         return found.returncode
 
-    def environment(self, fail: str = "nothing fails") -> dict[str, str]:
+    def replace_pytest(self, text: str) -> None:
+        """Have the script *text* run as pytest from now on; the environment is made before."""
+        self.dev("lint")
+        (self.root / ".venv/bin/pytest").write_text(text)
+
+    def environment(
+        self, fail: str = "nothing fails", missing: str = "no package"
+    ) -> dict[str, str]:
         return os.environ | {
             "PATH": f"{self.root}:{os.environ['PATH']}",
             "PYTHON": str(self.root / "python"),
             "JOURNAL": str(self._journal),
             "FAIL": fail,
+            "MISSING": missing,
         }
 
     def installed(self) -> list[str]:
@@ -111,10 +146,10 @@ class Workshop:
             if name == "pytest"
         ]
 
-    def called(self, program: str) -> bool:
-        """Whether the last command called *program*."""
+    def called(self, program: str, arguments: str = "") -> bool:
+        """Whether the last command called *program* with arguments that end with these."""
         lines = self._journal.read_text().splitlines()
-        return any(line.partition(" ")[0] == program for line in lines)
+        return any(line.partition(" ")[0] == program and line.endswith(arguments) for line in lines)
 
     def declared(self) -> set[str]:
         """The packages whose programs the last tests had."""
@@ -297,14 +332,14 @@ def test_quick_tests_are_those_of_the_folders_that_are_named_or_the_fast_ones(
     assert workshop.tested() == ["--hypothesis-profile=quick tests/unit/gpgpums -x"]
     workshop.dev("test", "quick", "-k", "queue")
     (fast,) = workshop.tested()
-    assert " tests/unit tests/api --ignore=" in fast
-    assert fast.endswith(" -k queue")
+    assert " -m not slow and " in fast
+    assert fast.endswith(" tests/unit tests/api -k queue")
 
 
 def test_tests_have_the_programs_of_the_packages_that_their_folder_declares(
     workshop: Workshop,
 ) -> None:
-    workshop.dev("test", "tests/images/test_guest.py", "-x")
+    workshop.dev("test", "tests/guest/test_guest.py", "-x")
     assert {"gcc", "debootstrap"} <= workshop.declared()
     assert "conntrack" not in workshop.declared()
     workshop.dev("test", "tests/kernel/rodvr", "tests/services")
@@ -313,6 +348,19 @@ def test_tests_have_the_programs_of_the_packages_that_their_folder_declares(
     workshop.dev("test", "quick")
     assert "gcc" in workshop.declared()
     assert not {"conntrack", "fish"} & workshop.declared()
+
+
+def test_only_tests_on_openstack_see_the_network_namespaces_of_the_machine(
+    workshop: Workshop,
+) -> None:
+    workshop.dev("test", "tests/kernel")
+    assert workshop.called("unshare")
+    workshop.dev("test", "constrained")
+    assert workshop.called("unshare")
+    workshop.dev("test", "openstack")
+    assert not workshop.called("unshare")
+    workshop.dev("test", "-k", "any")
+    assert not workshop.called("unshare")
 
 
 def test_tests_that_name_no_folder_have_the_programs_of_all_but_slurm(workshop: Workshop) -> None:
@@ -339,6 +387,43 @@ def test_the_tests_with_slurm_are_a_group_of_their_own(workshop: Workshop) -> No
     assert workshop.dev("test", "slurm", "-k", "salloc") == 0
     assert workshop.tested() == ["tests/slurm -k salloc"]
     assert workshop.dev("test", "slurm", fail="tests/slurm") != 0
+
+
+def test_packages_that_a_killed_run_with_slurm_has_installed_are_removed_by_the_next(
+    workshop: Workshop,
+) -> None:
+    note = workshop.root / "build/slurm-packages"
+    note.parent.mkdir()
+    note.write_text("munge\nslurmd\n")
+    assert workshop.dev("test", "slurm", fail="purge") == 0
+    assert note.exists(), "the packages are there still"
+    assert workshop.dev("test", "slurm") == 0
+    assert workshop.called("apt-get", "purge -y -qq --autoremove munge slurmd")
+    workshop.dev("test", "slurm")
+    assert not workshop.called("apt-get")
+
+
+def test_that_slurm_cannot_be_installed_is_said_with_what_is_missing(workshop: Workshop) -> None:
+    workshop.dev("test", "slurm", missing="slurmd")
+    assert "Slurm cannot be installed here: there is no slurmd\n" in workshop.complained
+    assert workshop.called("apt-get", "purge -y -qq --autoremove slurmd")
+    workshop.dev("test", "slurm")
+    assert "cannot be installed" not in workshop.complained
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_tests_with_slurm_are_interrupted_when_dev_alone_is_told_to_end(
+    workshop: Workshop, number: int
+) -> None:
+    workshop.replace_pytest(WAITING)
+    with subprocess.Popen(
+        [workshop.root / "dev", "test", "slurm"], env=workshop.environment(missing="slurmd")
+    ) as running:
+        until(lambda: workshop.called("pytest", "began"), "the tests to begin")
+        running.send_signal(number)
+        assert running.wait() == 2
+    assert workshop.called("pytest", "interrupted")
+    assert workshop.called("apt-get", "purge -y -qq --autoremove slurmd")
 
 
 def test_all_artefacts_are_built_by_one_command(workshop: Workshop) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import operator
@@ -50,6 +51,7 @@ def text_of(document: Path) -> str:
     return (REPOSITORY / document).read_text()
 
 
+@functools.cache
 def error_codes() -> set[str]:
     """Return every text of the code that looks like a module: also the codes of errors, e.g. `gsaas.capacity.busy`."""
     return {

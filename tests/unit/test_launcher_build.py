@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 LAUNCHER = Path(__file__).resolve().parents[2] / "launcher"
 
 

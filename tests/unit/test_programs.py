@@ -97,6 +97,7 @@ def test_only_programs_get_links():
     assert links(files, [nothing]) == {"ip": "/bin/ip", "nft": "/usr/sbin/nft"}
 
 
+@pytest.mark.slow
 def test_each_program_of_the_folder_is_one_of_a_declared_package():
     """dpkg is asked for the owners of some."""
     folder = programs.folder(["python3", "iproute2"])
@@ -118,6 +119,7 @@ def test_each_program_of_the_folder_is_one_of_a_declared_package():
         }
 
 
+@pytest.mark.slow
 def test_a_folder_keeps_up_with_what_is_installed(monkeypatch, tmp_path):
     monkeypatch.setattr(programs, "LINKS", tmp_path)
     folder = programs.folder(["iproute2"])

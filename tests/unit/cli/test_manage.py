@@ -155,6 +155,8 @@ def test_a_check_up_of_what_works_is_fine_and_warns_of_what_nobody_has_yet(check
     assert found == {
         "database": "ok",
         "claims": "ok",
+        "reservations": "ok",
+        "leases": "ok",
         "monitors": "warn",
         "endpoints": "warn",
         "message bus": "ok",
@@ -212,7 +214,7 @@ def test_the_key_of_an_agent_follows_from_the_secret_its_host_and_its_role(capsy
 
 def test_the_permissions_of_a_host_are_those_of_its_agents_only(capsys):
     assert manage.main(["bus", "permissions", "gpu.1", "--role", "gpu"]) == 0
-    first, second = map(shlex.split, capsys.readouterr().out.splitlines())
+    first, second, third = map(shlex.split, capsys.readouterr().out.splitlines())
     assert first[:5] == ["rabbitmqctl", "set_permissions", "-p", "gsaas", "gsaas-gpu.1"]
     configure, write, read = (re.compile(pattern) for pattern in first[5:])
     agent = "gpu.1@gsaas-monitor"
@@ -228,3 +230,5 @@ def test_the_permissions_of_a_host_are_those_of_its_agents_only(capsys):
     assert not read.match("amq.default")
     keys = r"^(gpu\.1@gsaas-monitor(\.agent)?)$"
     assert second[5:] == ["amq.topic", "^(gsaas-engine|gsaas-nobody)$", keys]
+    assert third[:3] == ["rabbitmqctl", "set_user_limits", "gsaas-gpu.1"]
+    assert json.loads(third[3]) == {"max-connections": 64, "max-channels": 256}

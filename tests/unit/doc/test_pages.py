@@ -77,10 +77,12 @@ def commit(folder: Path, note: str, tag: str | None = None) -> None:
         git(*settings, "tag", "-a", "-m", tag, tag, cwd=folder)
 
 
+@pytest.mark.slow
 def test_reno_finds_nothing_wrong_with_the_notes(tmp_path: Path, make: Make) -> None:
     reno("lint", make(ROOT, tmp_path / "made", "1.2.3"))
 
 
+@pytest.mark.slow
 def test_a_shallow_clone_has_every_note_in_the_release_of_setup_cfg(
     tmp_path: Path, make: Make
 ) -> None:
@@ -94,12 +96,14 @@ def test_a_shallow_clone_has_every_note_in_the_release_of_setup_cfg(
     assert re.findall(r"^\d+\.\d.*$", text, re.MULTILINE) == ["1.2.3"]
 
 
+@pytest.mark.slow
 def test_an_unpacked_archive_has_every_note(tmp_path: Path, make: Make) -> None:
     shutil.copytree(ROOT / "releasenotes", tmp_path / "archive/releasenotes")
     text = reno("report", make(tmp_path / "archive", tmp_path / "made", "1.2.3"))
     assert not {note.name for note in NOTES if note.name not in text}
 
 
+@pytest.mark.slow
 def test_a_note_belongs_to_the_first_tag_that_has_it(tmp_path: Path, make: Make) -> None:
     clone = tmp_path / "clone"
     clone.mkdir()

@@ -12,8 +12,11 @@ import pytest
 from generate import files
 from gsaas.gpgpums import policies
 from gsaas.objects.lifecycle import Status
-from gsaasclient.cli.commands import COMMANDS, FORMATS
+from gsaasclient.cli.commands import COMMANDS
+from gsaasclient.cli.commands.options import FORMATS
 from tests.unit.generate import shells
+
+pytestmark = pytest.mark.slow
 
 SHELLS = (shells.bash, shells.zsh, shells.fish)
 Shell = Callable[[str, Path], set[str]]

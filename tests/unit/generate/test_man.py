@@ -97,11 +97,11 @@ def commands_of(name: str) -> list[list[str]]:
 def test_the_page_of_gsaas_has_the_help_of_every_command(name: str, generated: Path) -> None:
     page = shown(generated / "client/share/man/man1/gsaas.1")
     command = COMMANDS[name]
-    assert command.usage in page
-    assert command.example in page
+    assert command.help.usage in page
+    assert command.help.example in page
     for option in command.options:
         assert " ".join(option.help.split()) in page
-    for paragraph in command.details.split("\n\n"):
+    for paragraph in command.help.details.split("\n\n"):
         assert " ".join(paragraph.split()) in page
 
 

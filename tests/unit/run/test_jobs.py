@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.jobs import Job, Jobs, Result, line, ready
+from tests.run.jobs import Job, Jobs, Result, hopeless, line, ready, table
 from tests.support.waiting import until
 
 
-def job(name: str, *after: str, beside: bool = False, script: str = "") -> Job:
-    return Job(name, ("bash", "-c", script), after, beside=beside)
+def job(
+    name: str, *after: str, needs: tuple[str, ...] = (), beside: bool = False, script: str = ""
+) -> Job:
+    return Job(name, ("bash", "-c", script), needs, after, beside)
 
 
 def names(jobs: list[Job]) -> list[str]:
@@ -35,6 +37,14 @@ def test_a_job_waits_for_others_whether_they_run_or_have_not_started():
     assert names(ready([job("first"), after], [], 2)) == ["first"]
     assert ready([after], [job("first")], 2) == []
     assert names(ready([after], [], 2)) == ["after"]
+
+
+def test_a_job_waits_for_what_it_needs_and_is_hopeless_once_that_did_not_pass():
+    needs = job("needs", needs=("cloud",))
+    assert ready([needs], [job("cloud")], 2) == []
+    assert hopeless([needs], [Result("other", 1, 0.0)]) == []
+    assert hopeless([needs, job("after", "cloud")], [Result("cloud", 1, 0.0)]) == [(needs, "cloud")]
+    assert hopeless([needs], [Result("cloud", 0, 0.0)]) == []
 
 
 def test_a_job_beside_the_others_takes_no_room():
@@ -72,16 +82,53 @@ def test_all_jobs_run_and_each_result_has_its_status(tmp_path: Path, said: list[
     assert "=== last ===\nbad.log\ngood.log\nlast.log\n" in text
 
 
+@pytest.mark.slow
 def test_the_processor_time_of_a_job_is_that_of_all_that_it_started(tmp_path, said: list[str]):
     burn = f"{sys.executable} -c 'import time\nwhile time.process_time() < 0.3: pass'"
     results = run(tmp_path, said, job("busy", script=f"{burn}; {burn}; true"))
     assert results["busy"].cpu > 0.5
 
 
+def test_without_what_they_need_jobs_are_not_run_which_is_said_and_the_others_are(
+    tmp_path: Path, said: list[str]
+):
+    results = run(
+        tmp_path,
+        said,
+        job("tests", needs=("cloud",), script=f"touch {tmp_path}/started"),
+        job("more", needs=("tests",), script=f"touch {tmp_path}/started"),
+        job("cloud", script="echo no room; exit 1"),
+        job("others", "tests"),
+    )
+    assert {name: (result.status, result.lacks) for name, result in results.items()} == {
+        "cloud": (1, ""),
+        "tests": (None, "cloud"),
+        "more": (None, "tests"),
+        "others": (0, ""),
+    }
+    assert not (tmp_path / "started").exists()
+    assert "tests: not run, because cloud did not pass" in said
+    assert not any(result.passed for name, result in results.items() if name != "others")
+
+
 def test_a_result_is_a_line_with_minutes():
-    assert line(Result("services", 1, 601.5, 59.9)) == (
+    assert line(Result("services", 1, 0.0, 601.5, 59.9)) == (
         "services: failed with 1 after 10:01, 0:59 of processor time"
     )
+
+
+def test_the_table_shows_in_which_order_jobs_started_and_how_they_ended():
+    results = [
+        Result("users", None, 86.0, lacks="cloud"),
+        Result("services", 1, 86.4, 601.5, 59.9),
+        Result("cloud", 0, 0.0, 86.0, 17.0),
+    ]
+    assert table(results).splitlines() == [
+        "list                  start   took    cpu  outcome",
+        "cloud                  0:00   1:26   0:17  passed",
+        "users                  1:26   0:00   0:00  not run, because cloud did not pass",
+        "services               1:26  10:01   0:59  failed with 1",
+    ]
 
 
 WAITS = "trap 'echo cleaned up; exit 2' INT; touch {}; while :; do sleep 0.05; done"

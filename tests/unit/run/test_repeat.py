@@ -10,6 +10,8 @@ import pytest
 from tests.run import repeat
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.slow
+
 EVERY_SECOND_TIME = """
 from pathlib import Path
 
