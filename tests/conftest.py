@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many inputs Hypothesis tries for each test: 30, fewer in `./dev test quick`, more in `./dev test thorough`.
+"""What holds for all tests.
 
-And no search for garbage where there is none.
+Hypothesis tries 30 inputs for each test, fewer in `./dev test quick`, and more in `./dev test thorough`. A run whose
+tests were all skipped fails. And there is no search for garbage where there is none.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import gc
 
 import hypothesis
+import pytest
 
 for profile, inputs in (("quick", 10), ("usual", 30), ("thorough", 500)):
     hypothesis.settings.register_profile(profile, deadline=None, max_examples=inputs)
@@ -21,4 +23,17 @@ gc.disable()
 def pytest_collection_finish() -> None:
     """What was imported and collected stays; only what tests make becomes garbage."""
     gc.freeze()
+    # A sixth of the processor time of tests/api went into looking for the little garbage that each test makes.
+    gc.set_threshold(50_000, 20, 100)
     gc.enable()
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Have tests fail that were all skipped: what they need is missing, and nothing was shown."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None:  # a worker of xdist; its controller decides
+        return
+    seen = {outcome for outcome, reports in reporter.stats.items() if reports}
+    if "skipped" in seen and seen.isdisjoint(("passed", "failed", "error", "xfailed", "xpassed")):
+        reporter.write_line("\nall tests were skipped, which is a failure")
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED

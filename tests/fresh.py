@@ -34,15 +34,17 @@ CACHE = Path("/var/tmp/gsaas-fresh")  # noqa: S108 (root's own)
 SOURCE = "/srv/gsaas"
 """Where the clone is; every user of the root may read it."""
 RELEASES = ("bookworm", "trixie", "noble")
-UBUNTU = """\
+UBUNTU_KEYS = Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")
+UBUNTU = f"""\
 Types: deb
 URIs: http://archive.ubuntu.com/ubuntu
 Suites: noble noble-updates noble-security
 Components: main universe
-Signed-By: /usr/share/keyrings/ubuntu-archive-keyring.gpg
+Signed-By: {UBUNTU_KEYS}
 """
 FETCHING = {
     "tests/install": "pip resolves releases",
+    "tests/guest": "an image is built of packages",
     "tests/images": "images are built of packages",
     "tests/slurm": "Slurm is installed for them",
 }
@@ -76,9 +78,14 @@ hostname fresh
 pivot_root . .
 umount -l .
 cd "$source"
-exec "$@"
+"$@"
+exit
 """
-"""Run with: the root, the folder to begin in, pairs of a folder here and where it is there, `--`, and a command."""
+"""Run with: the root, the folder to begin in, pairs of a folder here and where it is there, `--`, and a command.
+
+The shell stays, as the first process of its PID namespace: it reaps those that lose their parents, which a command in
+its place would leave as zombies. The `exit` keeps it from becoming the command, which otherwise were its last one.
+"""
 
 
 class NotPossible(Exception):
@@ -151,6 +158,10 @@ def main() -> int:
     )
     parser.add_argument("--release", choices=RELEASES, default=RELEASES[0])
     options = parser.parse_args()
+    if options.release == "noble" and not UBUNTU_KEYS.exists():
+        parser.error(
+            "noble needs the keys of Ubuntu's archive here: install ubuntu-keyring, which Debian 13 has, not 12"
+        )
     try:
         wanted = runs(options.names)
     except NotPossible as reason:
@@ -169,7 +180,7 @@ def _on_fresh_root(run: Run, release: str) -> int:
         root = folder / "root"
         root.mkdir()
         with _locked(CACHE / f"{release}.lock"):
-            archive = _archive(release)
+            archive = _archive(release, folder)
             subprocess.run(["tar", "-xpf", archive, "-C", root], check=True)
             _equip(root)
             _clone(root)
@@ -181,21 +192,21 @@ def _on_fresh_root(run: Run, release: str) -> int:
         return status
 
 
-def _archive(release: str) -> Path:
-    """Return a tar archive of the minimal root, made by mmdebstrap if there is none yet."""
+def _archive(release: str, folder: Path) -> Path:
+    """Return a tar archive of the minimal root, made by mmdebstrap in *folder* if there is none yet."""
     archive = CACHE / f"{release}.tar"
     if not archive.exists():
         _say(f"making a minimal root of {release} (minutes)")
-        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
-            sources, made = Path(folder, "apt.sources"), Path(folder, archive.name)
-            sources.write_text(UBUNTU if release == "noble" else _sources(release))
-            command = ["mmdebstrap", "--quiet", "--variant=minbase", release, made, sources]
-            subprocess.run(command, check=True)
-            made.rename(archive)
+        sources, made = folder / "apt.sources", folder / archive.name
+        sources.write_text(UBUNTU if release == "noble" else sources_of(release))
+        command = ["mmdebstrap", "--quiet", "--variant=minbase", release, made, sources]
+        # What it leaves when it is killed is removed with the folder.
+        subprocess.run(command, check=True, env=os.environ | {"TMPDIR": str(folder)})
+        made.rename(archive)
     return archive
 
 
-def _sources(release: str) -> str:
+def sources_of(release: str) -> str:
     """Return apt's sources of this machine, for *release*."""
     found = Path("/etc/os-release").read_text()
     here = re.search(r"^VERSION_CODENAME=(\w+)", found, re.MULTILINE)
@@ -288,16 +299,21 @@ def _folder() -> Iterator[Path]:
         with _locked(CACHE / "lock"):
             _remove_remains()
             folder = Path(tempfile.mkdtemp(prefix="run-", dir=CACHE))
-            stack.callback(shutil.rmtree, folder)
+            # Another run may find it unlocked then, and remove it, too.
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
             stack.enter_context(_locked(folder / "lock"))
         yield folder
 
 
 def _remove_remains() -> None:
     for folder in CACHE.glob("run-*"):
-        with (folder / "lock").open("w") as lock, contextlib.suppress(BlockingIOError):
+        # A run that is ending removes its own folder meanwhile.
+        with (
+            contextlib.suppress(BlockingIOError, FileNotFoundError),
+            (folder / "lock").open("w") as lock,
+        ):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager

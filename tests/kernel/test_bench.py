@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.benchmarks import column, quick
 
-pytestmark = [pytest.mark.kernel, pytest.mark.thorough, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kernel, pytest.mark.thorough]
 
 
 def test_rodvr():
@@ -36,6 +36,13 @@ def test_path():
         assert row["plain_routing"] > 0
         assert row["rodvr"] > 0
     assert len(result["reach"]) == 3
+
+
+def test_compute():
+    result = quick("compute")
+
+    assert len(result["rows"]) == len(result["reach"]) == 5
+    assert all(row["plain_routing"] > 0 and row["gsaas"] > 0 for row in result["rows"])
 
 
 def test_boot():

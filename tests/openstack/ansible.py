@@ -22,8 +22,13 @@ def install() -> None:
 def _install() -> None:
     environment = dict(os.environ)
     commands.run(venv.PYTHON, "-m", "venv", "--clear", "--without-pip", VENV, env=environment)
-    uv = (venv.program("uv"), "pip", "sync", "-q", "--python", VENV / "bin" / "python")
+    uv = (venv.program("uv"), "pip", "sync", "-q", "--python", program("python"))
     commands.run(*uv, LOCK, env=environment)
+
+
+def program(name: str) -> Path:
+    """Return the path of a program of the environment."""
+    return VENV / "bin" / name
 
 
 def play(book: Path) -> subprocess.CompletedProcess[str]:
@@ -35,5 +40,5 @@ def play(book: Path) -> subprocess.CompletedProcess[str]:
         "OS_CLIENT_CONFIG_FILE": str(credentials.CLOUDS),
     }
     return subprocess.run(
-        [VENV / "bin" / "ansible-playbook", book], capture_output=True, text=True, env=environment
+        [program("ansible-playbook"), book], capture_output=True, text=True, env=environment
     )

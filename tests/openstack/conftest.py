@@ -18,6 +18,10 @@ from gsaas.context import RequestContext
 from gsaasclient import sdk
 from tests.openstack import cli
 from tests.openstack.bed import credentials, fitness, settings
+from tests.openstack.dashboards import as_tenant as as_tenant
+from tests.openstack.dashboards import browser as browser
+from tests.openstack.dashboards import horizon as horizon
+from tests.openstack.dashboards import window as window
 from tests.openstack.launches import Launches, caller
 from tests.openstack.servers import Servers
 from tests.openstack.taps import with_taps
@@ -130,10 +134,23 @@ def eventually() -> Callable[[Callable[[], Any]], Any]:
         deadline = time.monotonic() + PATIENCE
         while not (answer := ask()):
             assert time.monotonic() < deadline, f"not within {PATIENCE} s"
-            time.sleep(0.5)
+            time.sleep(1.0)
         return answer
 
     return eventually
+
+
+@pytest.fixture
+def await_lease(
+    admin: Connection, eventually: Callable[[Callable[[], Any]], Any]
+) -> Callable[[str, str], None]:
+    """Waits until a lease has a status; in this process, as each run of `gsaas` costs a second of a processor."""
+    sdk.add_service(admin)
+
+    def await_lease(lease_id: str, status: str) -> None:
+        eventually(lambda: admin.gpu_scheduling.get_lease(lease_id).status == status)
+
+    return await_lease
 
 
 @pytest.fixture

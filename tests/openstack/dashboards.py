@@ -15,8 +15,9 @@ from tests.openstack.browser import Browser
 from tests.openstack.horizon import Horizon
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def horizon(cloud: None) -> Iterator[Horizon]:
+    """One for all tests: to collect and compress its static files takes a minute of a busy machine."""
     horizons.install()
     with tempfile.TemporaryDirectory(prefix="gsaas-horizon-") as folder:
         Path(folder).chmod(0o755)  # it runs as another user; the folders of pytest are root's alone
@@ -29,7 +30,7 @@ def horizon(cloud: None) -> Iterator[Horizon]:
             horizon.stop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def window(horizon: Horizon, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     window = Browser(horizon.url, tmp_path_factory.mktemp("chromium"))
     yield window

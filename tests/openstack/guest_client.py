@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of GSaaS's in a guest, what it says on the guest's console, and what GSaaS and the kernel say meanwhile."""
+"""A program in a guest that computes, what it says on the console, and what GSaaS and the kernel say meanwhile."""
 
 from __future__ import annotations
 
@@ -13,31 +13,8 @@ import re
 import subprocess
 from typing import Any
 
-from tests.openstack.bed import credentials, gsaas, machines
-
-MASKED = ("169.254.71.1:8308", "169.254.71.2:8308")
-NOT_GIVEN = "169.254.71.3:8308"
-REAL = [f"{machines.gpu_address(host)}:8308" for host in gsaas.GPUS]
-ASK = f"""\
-#cloud-config
-runcmd:
-  - |
-    . /etc/profile.d/gsaas.sh
-    {{
-      env | sed -n 's/^RCUDA_/SAW RCUDA_/p'
-      for address in {" ".join([*MASKED, NOT_GIVEN, *REAL])}; do
-        echo "ASKED $address: $(nc -w 5 ${{address%:*}} ${{address#*:}} </dev/null)"
-      done
-    }} >/run/heard 2>&1
-    set -- $(sha256sum </run/heard) $(base64 -w0 /run/heard)
-    for _ in 1 2 3 4 5 6; do
-      printf '\\nHEARD %s %s\\n' "$1" "$3" >/dev/console
-      sleep 5
-    done
-"""
-"""User data with a client, as a tenant would bring it. Other programs write to the console at the same time, so it
-tells what it saw several times, each with a check sum.
-"""
+from tests.openstack.bed import credentials, gsaas
+from tests.openstack.bed.user_data import MASKED, NOT_GIVEN, REAL
 
 _HEARD = re.compile(r"^HEARD (\S+) (\S+)$", re.MULTILINE)
 
@@ -92,12 +69,13 @@ def heard(console: str) -> str | None:
     return None
 
 
-def environment(said: str) -> dict[str, str]:
-    """What the client in the guest found in its environment."""
-    return dict(re.findall(r"^SAW (\w+)=(.*)$", said, re.MULTILINE))
-
-
-def answers(said: str) -> dict[str, dict[str, str]]:
-    """What the client in the guest was answered, by the address that it asked; nothing if nobody answered."""
-    asked = re.findall(r"^ASKED (\S+): *(.*?)\s*$", said, re.MULTILINE)
-    return {address: json.loads(answer) if answer else {} for address, answer in asked}
+def computed(said: str) -> None:
+    """Fail unless the program in the guest has computed on both cGPUs, and could reach no others."""
+    assert re.findall(r"^SAW (\w+)=(.*)$", said, re.MULTILINE) == [
+        ("LLAMA_ARG_RPC", ",".join(MASKED))
+    ], said
+    results = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    assert [each["address"] for each in results] == list(MASKED), said
+    assert all(each["right"] == each["products"] > 0 for each in results), said
+    looked = re.findall(r"^(REACHED|REFUSED) (\S+)$", said, re.MULTILINE)
+    assert looked == [("REFUSED", NOT_GIVEN), ("REFUSED", REAL)], said

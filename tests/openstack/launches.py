@@ -23,7 +23,7 @@ from gsaas.db import endpoints, gpus, leases, migration, models
 from gsaas.db.database import Database
 from gsaas.engine import service
 from gsaas.engine.agents import Agents
-from gsaas.engine.driver import LeaseDriver
+from gsaas.engine.reconciler import LeaseReconciler
 from gsaas.objects.binding import Binding
 from gsaas.objects.daemon import DesiredState
 from gsaas.objects.gpu_report import GpuInfo
@@ -99,7 +99,7 @@ class Launches:
             gpus.register(session, GPU_HOST, "192.168.50.11", infos)
             for host in (settings.REAL_HOST, *settings.FAKE_HOSTS):
                 endpoints.register(session, host, {"bindings": {}})
-        self.driver = self.engine()
+        self.reconciler = self.engine()
         self._wake: EngineClient | None = None
 
     def close(self) -> None:
@@ -112,9 +112,9 @@ class Launches:
             self.drive(lease.id, Status.RELEASED)
         self.database.close()
 
-    def engine(self, name: str | None = None) -> LeaseDriver:
+    def engine(self, name: str | None = None) -> LeaseReconciler:
         """Another engine on the same database; without a name, this process."""
-        return LeaseDriver(
+        return LeaseReconciler(
             self.conf,
             database=self.database,
             claims=self.claims,
@@ -132,7 +132,7 @@ class Launches:
             self.conf,
             database=self.database,
             bus=bus,
-            driver=self.driver,
+            reconciler=self.reconciler,
             claims=self.claims,
         )
         engine.start()
@@ -168,7 +168,7 @@ class Launches:
     def launch(self, owner: RequestContext, locality: str = "any", **fields: Any) -> str:
         """Claim, and tell the engine who asked."""
         lease_id = self.claim(owner, locality, **fields)
-        self.driver.callers.keep(lease_id, owner)
+        self.reconciler.callers.keep(lease_id, owner)
         return lease_id
 
     def pin(self, lease_id: str, host: str) -> None:
@@ -192,7 +192,7 @@ class Launches:
 
     def turn(self, lease_id: str) -> float | None:
         """Let the engine take the steps it can take now, and wait as long as it asks for."""
-        pause = self.driver.drive(lease_id)
+        pause = self.reconciler.reconcile(lease_id)
         if pause is not None:
             time.sleep(pause)
         return pause
@@ -222,7 +222,7 @@ class Launches:
         deadline = time.monotonic() + PATIENCE
         while not (answer := ask()):
             assert time.monotonic() < deadline, f"not within {PATIENCE} s"
-            time.sleep(0.2)
+            time.sleep(1.0)
         return answer
 
     def lease(self, lease_id: str) -> models.LeaseRow:
@@ -262,7 +262,7 @@ def _configuration(directory: Path, nova_url: str | None) -> Path:
             "region_name": user["region_name"],
             "notification_url": messages.url(),
             "notification_pool": f"gsaas-test-{uuid.uuid4()}",
-            "poll_interval": 0.2,
+            "poll_interval": 2.0,  # each look at a server costs Neutron three requests, too
             "audit_interval": 86400,  # only notifications tell, unless a test says otherwise
             **({"endpoint_override": nova_url} if nova_url else {}),
         },

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from openstack.connection import Connection
 
 from tests.openstack.bed import hypervisors, settings
 
-POLL = 0.5
+T = TypeVar("T")
+POLL = 2.0
+"""Seconds. For each look at a server, Nova asks Neutron twice."""
+POLL_CONSOLE = 3.0
+"""Seconds. For each look at a console, Nova asks the host; and a guest takes a minute to boot on a busy machine."""
 PATIENCE = 900
 PATIENCE_PLACEMENT = 60
 """Seconds within which Nova has taken the allocation of a server that is DELETED out of Placement."""
@@ -27,11 +31,9 @@ class Servers:
         self._booted: list[str] = []
         self._suffixes: set[str] = set()
 
-    def boot(self, name: str, *, flavor: str, user_data: str = "", **more: Any) -> Any:
+    def boot(self, name: str, *, flavor: str, **more: Any) -> Any:
         """Return the new server once it is ACTIVE."""
         compute = self._tenant.compute
-        if user_data:
-            more["user_data"] = base64.b64encode(user_data.encode()).decode()
         server = compute.create_server(
             name=name,
             image_id=self._tenant.image.find_image(settings.IMAGE).id,
@@ -66,8 +68,15 @@ class Servers:
         """The host that *server* is on, which its owner is not told."""
         return self._admin.compute.get_server(server.id).compute_host
 
-    def console(self, server: Any) -> str:
-        return self._tenant.compute.get_server_console_output(server.id)["output"]
+    def await_console(self, server: Any, find: Callable[[str], T]) -> T:
+        """Return what *find* finds on the console of *server*, once that is a true value."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            console = self._tenant.compute.get_server_console_output(server.id)["output"]
+            if found := find(console):
+                return found
+            assert time.monotonic() < deadline, f"not within {PATIENCE} s: {console[-500:]}"
+            time.sleep(POLL_CONSOLE)
 
     def delete(self) -> None:
         """Delete every server, and return once Nova has none of them."""

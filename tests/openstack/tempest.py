@@ -180,6 +180,7 @@ def _configuration(folder: Path, admin: Connection) -> dict[str, dict[str, Any]]
         "service_available": {"cinder": False, "swift": False, "gsaas": True},
         "gpu_scheduling": {
             "build_timeout": 600,
+            "build_interval": 2,  # for each look at a console, Nova asks the host
             "cgpu_quota": gsaas.CGPU_QUOTA,
             "fill_cloud": True,
             "guest_reports": True,

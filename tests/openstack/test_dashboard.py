@@ -24,12 +24,8 @@ from selenium.webdriver.common.keys import Keys
 
 from gsaasclient import sdk
 from tests.openstack import users
-from tests.openstack.bed import gsaas, keystone, processes, settings
+from tests.openstack.bed import cpu_host, gsaas, keystone, processes, settings
 from tests.openstack.browser import Browser
-from tests.openstack.dashboards import as_tenant as as_tenant
-from tests.openstack.dashboards import browser as browser
-from tests.openstack.dashboards import horizon as horizon
-from tests.openstack.dashboards import window as window
 from tests.openstack.horizon import Horizon
 from tests.openstack.servers import Servers
 
@@ -39,6 +35,7 @@ TENANT, OTHER = settings.TENANTS
 CHECK = "[data-gsaas-check]"
 LEASES, GPUS = "/project/gpu_leases/", "/admin/gpus/"
 ALL_GPUS = sum(gsaas.GPUS.values())
+ALL_DEVICES = ALL_GPUS + cpu_host.DEVICES
 SCRIPT = "<img src=x onerror=document.title='taken'>"
 ANGULAR, COMPUTED = "{$ 999999 * 10000019 $}", str(999999 * 10000019)
 """What Horizon's pages would compute if it were not escaped, and to what: no id has as many digits in a row."""
@@ -148,7 +145,7 @@ def test_a_tenant_launches_a_vm_with_a_cgpu_sees_what_it_has_and_releases_it(
     fill(browser, name_of_lease="training", count=2, memory_mb=1024)
     browser.see("This request fits now.", CHECK)
     shoot(browser, "dashboard-launch")
-    fill(browser, image=settings.IMAGE, flavor=settings.FLAVOR, network=settings.NETWORK)
+    fill(browser, image=settings.EMPTY_IMAGE, flavor=settings.FLAVOR, network=settings.NETWORK)
     browser.click("Launch")
     browser.see("The launch of training has begun.")
     browser.click("training")
@@ -278,7 +275,7 @@ def test_an_administrator_sees_the_pool_and_takes_gpus_out_of_service(
     browser, pool = as_admin, admin.gpu_scheduling
     lease = gpus.create_lease(cgpus={"count": 1, "mode": "shared", "memory_mb": 4096}, server=None)
     browser.go(GPUS)
-    assert len(browser.all("#gsaas-map .gsaas-tile")) == ALL_GPUS
+    assert len(browser.all("#gsaas-map .gsaas-tile")) == ALL_DEVICES
     (holder,) = browser.all(f"#gsaas-map a[href*='{lease.id}']")
     assert holder.accessible_name == f"lease {lease.id}"
     assert browser.nameless("#gsaas-map") == []

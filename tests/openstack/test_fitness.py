@@ -38,6 +38,11 @@ def test_what_a_container_may_not_do_is_said(monkeypatch: pytest.MonkeyPatch):
     assert "may not make them here" in fitness.lacks()
 
 
+def test_a_machine_without_control_groups_of_version_2_is_told_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(commands, "succeeds", lambda program, *_: program != "grep")
+    assert "control groups of version 2" in fitness.lacks()
+
+
 def test_too_little_memory_is_said_with_numbers(monkeypatch: pytest.MonkeyPatch):
     pages = {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 2**20}
     monkeypatch.setattr(os, "sysconf", pages.__getitem__)

@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import yaml
 from openstack.connection import Connection
 from openstack.orchestration.v1.stack import Stack
 
 from gsaasclient import sdk
 from gsaasclient.sdk.leases import Lease
 from tests.openstack import heat, plain_examples, users
-from tests.openstack.bed import settings
+from tests.openstack.bed import settings, user_data
+from tests.openstack.guest_client import computed, heard
+from tests.openstack.servers import Servers
 from tests.support import heat_templates
 
 pytestmark = users.pytestmark
@@ -24,6 +28,26 @@ HERE = {"image": settings.IMAGE, "flavor": settings.FAKE_FLAVOR, "network": sett
 """Values for the parameters of the templates."""
 TYPE = "OS::GSaaS::Lease"
 SERVER = "OS::Nova::Server"
+COMPUTING = yaml.safe_dump(
+    {
+        "heat_template_version": "2021-04-16",
+        "resources": {
+            "gpus": {
+                "type": TYPE,
+                "properties": {
+                    "cgpus": {"count": 2, "kind": "cpu", "memory_mb": 256},
+                    "server": {
+                        "image": settings.IMAGE,
+                        "flavor": settings.FLAVOR,
+                        "networks": [{"network": settings.NETWORK}],
+                        "user_data": user_data.COMPUTE,
+                    },
+                },
+            }
+        },
+    }
+)
+"""A VM that really boots."""
 WITHOUT_VM = "heat_template_version: 2021-04-16\nresources:\n  gpus:\n    type: OS::GSaaS::Lease\n"
 Eventually = Callable[[Callable[[], Any]], Any]
 
@@ -48,12 +72,21 @@ class Stacks:
     def create(self, name: str, template: str) -> Stack:
         """Create a stack and wait for it; return it. The template is a file's name, or its text."""
         text = heat_templates.templates().get(template, template)
-        path = self._folder / f"{name}.yaml"
-        path.write_text(text)
+        path = self.write(name, text)
         known = [item for item in HERE.items() if f"{{get_param: {item[0]}}}" in text]
         given = [word for item in known for word in ("--parameter", "=".join(item))]
         heat.openstack(TENANT, "stack", "create", "--wait", "--template", str(path), *given, name)
         return self.show(name)
+
+    def write(self, name: str, text: str) -> Path:
+        """Write the template of a stack; return its path."""
+        path = self._folder / f"{name}.yaml"
+        path.write_text(text)
+        return path
+
+    def find(self, name: str) -> Stack | None:
+        """Return the stack; None if Heat has refused its template."""
+        return cast("Stack | None", self._heat.find_stack(name))
 
     def update(self, name: str, parameter: str) -> Stack:
         """Update a stack with another value of a parameter and wait for it; return it."""
@@ -155,6 +188,53 @@ def test_a_stack_launches_shows_renames_replaces_and_ends_a_lease(
 
     stacks.delete("training")
     assert stacks.gpus.get_lease(other.id).status == "RELEASED"
+
+
+def test_the_vm_of_a_stack_computes_on_its_cgpus(
+    stacks: Stacks, servers: Servers, tenant: Connection
+):
+    stack = stacks.create("computing", COMPUTING)
+    assert stack.status == "CREATE_COMPLETE", stack.status_reason
+    lease = stacks.lease("computing")
+    server = tenant.compute.get_server(lease.server["id"])
+    computed(servers.await_console(server, heard))
+    stacks.delete("computing")
+
+
+def test_the_user_data_may_be_a_config_of_another_resource(stacks: Stacks, admin: Connection):
+    """What Nova has of it is the text of the config, not its id."""
+    stack = stacks.create("configured", "configured.yaml")
+    assert stack.status == "CREATE_COMPLETE", stack.status_reason
+    server = admin.compute.get_server(stacks.lease("configured").server["id"])
+    sent = base64.b64decode(server.user_data)
+    assert b"python3-numpy" in sent
+    assert b"echo the first boot" in sent
+    stacks.delete("configured")
+
+
+@pytest.mark.parametrize(
+    ("properties", "reason"),
+    [
+        ({"user_data": {"get_resource": "config"}}, "which an agent in the VM would need"),
+        ({"user_data_format": "SOFTWARE_CONFIG"}, "user_data_format can only be RAW"),
+        ({"user_data_update_policy": "IGNORE"}, "user_data_update_policy can only be REPLACE"),
+    ],
+)
+def test_what_a_vm_of_a_lease_cannot_have_of_heat_is_refused(
+    stacks: Stacks, properties: dict[str, Any], reason: str
+):
+    template = yaml.safe_load(COMPUTING)
+    template["resources"]["gpus"]["properties"]["server"] |= properties
+    template["resources"]["config"] = {
+        "type": "OS::Heat::StructuredConfig",
+        "properties": {"group": "puppet", "config": {"a": "map"}},
+    }
+    path = stacks.write("refused", yaml.safe_dump(template))
+    done = heat.openstack(TENANT, "stack", "create", "--wait", "--template", str(path), "refused")
+    assert done.returncode != 0
+    said = done.stdout + done.stderr
+    found = stacks.find("refused")
+    assert reason in said + (found.status_reason if found else "")
 
 
 def test_a_request_that_cannot_be_had_fails_the_stack_with_gsaas_reason(stacks: Stacks):

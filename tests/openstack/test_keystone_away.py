@@ -67,9 +67,9 @@ def test_what_works_goes_on_without_keystone_and_a_release_is_finished_when_it_i
     """A Nova that has seen our token still answers for a while, so its server may or may not be gone until then."""
     kept, released = launches.active(owner), launches.active(owner)
     with away():
-        launches.driver.drive(kept.id)
+        launches.reconciler.reconcile(kept.id)
         launches.release(released.id)
-        launches.driver.drive(released.id)
+        launches.reconciler.reconcile(released.id)
         assert launches.lease(kept.id).status == Status.ACTIVE
         assert [*launches.endpoint.held[kept.server_host]] == [kept.port_id]
         assert launches.lease(released.id).bound_host is None

@@ -24,11 +24,8 @@ from tests.openstack.bed import glance, settings, venv
 from tests.openstack.bed.commands import run
 from tests.openstack.bed.settings import VENV
 from tests.openstack.browser import Browser
-from tests.openstack.dashboards import as_tenant as as_tenant
-from tests.openstack.dashboards import browser as browser
-from tests.openstack.dashboards import horizon as horizon
-from tests.openstack.dashboards import window as window
 from tests.openstack.servers import Servers
+from tests.openstack.users import lease_of
 
 pytestmark = users.pytestmark
 
@@ -176,13 +173,6 @@ def launch(
         return server
 
     return launch
-
-
-def lease_of(gpus: Any, server: Any) -> Any:
-    """Return the lease of a server, or None."""
-    return next(
-        (lease for lease in gpus.leases() if (lease.server or {}).get("id") == server.id), None
-    )
 
 
 def check_has_cgpus(gpus: Any, server: Any, eventually: Eventually) -> None:

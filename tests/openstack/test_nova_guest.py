@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What its owner does to a real guest: its cGPUs are back whenever it is, and given back when it leaves its host."""
+"""What its owner does to a real VM: its cGPUs are back whenever it is, and given back when it leaves its host."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def guest(admin: Connection, tenant: Connection) -> Iterator[Callable[[], dict[s
 
     def guest() -> dict[str, Any]:
         place = (
-            f"-image={settings.IMAGE}",
+            f"-image={settings.EMPTY_IMAGE}",
             f"-flavor={settings.FLAVOR}",
             f"-network={settings.NETWORK}",
         )
@@ -45,12 +45,15 @@ def guest(admin: Connection, tenant: Connection) -> Iterator[Callable[[], dict[s
 
 
 def test_a_guest_has_its_cgpus_whenever_it_runs_and_not_when_it_was_shelved(
-    guest: Callable, tenant: Connection, eventually: Eventually
+    guest: Callable,
+    tenant: Connection,
+    eventually: Eventually,
+    await_lease: Callable[[str, str], None],
 ):
     before = mappings()
     lease = guest()
     server_id, compute = lease["server"]["id"], tenant.compute
-    image = tenant.image.find_image(settings.IMAGE).id
+    image = tenant.image.find_image(settings.EMPTY_IMAGE).id
 
     def settled(status: str) -> bool:
         server = compute.get_server(server_id)
@@ -69,7 +72,7 @@ def test_a_guest_has_its_cgpus_whenever_it_runs_and_not_when_it_was_shelved(
         assert shown(lease["id"])["status"] == "ACTIVE"
 
     compute.shelve_server(server_id)
-    eventually(lambda: shown(lease["id"])["status"] == "RELEASED")
+    await_lease(lease["id"], "RELEASED")
     eventually(lambda: settled("SHELVED_OFFLOADED"))
     assert mappings() == before
     assert shown(lease["id"])["devices"] == []

@@ -22,7 +22,7 @@ from tests.support import tenant_guide
 pytestmark = [pytest.mark.openstack, pytest.mark.timeout(1800)]
 
 TENANT = settings.TENANTS[0]
-HERE = {"debian": settings.IMAGE, "mycloud": TENANT, "gpu3": machines.GPU_HOSTS[0]}
+HERE = {"debian": settings.EMPTY_IMAGE, "mycloud": TENANT, "gpu3": machines.GPU_HOSTS[0]}
 """What the guide calls something -> what it is called in this cloud; all other names are the same."""
 
 

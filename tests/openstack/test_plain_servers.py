@@ -18,30 +18,28 @@ from typing import Any
 import pytest
 from openstack.connection import Connection
 
+from gsaasclient import sdk
 from tests.openstack import ansible, users
-from tests.openstack.bed import credentials, settings
+from tests.openstack.bed import credentials, settings, user_data
+from tests.openstack.bed.user_data import MASKED
 from tests.openstack.guest_client import (
-    ASK,
-    MASKED,
-    NOT_GIVEN,
-    REAL,
-    answers,
-    environment,
+    computed,
     heard,
     holders,
     mappings,
     output,
-    run,
     shown,
 )
 from tests.openstack.plain_examples import block, documented
 from tests.openstack.servers import Servers
+from tests.openstack.users import lease_of
 
 pytestmark = users.pytestmark
 
 TENANT = settings.TENANTS[0]
 SHARES = {"gsaas:ncgpus": "2", "gsaas:poolmem": "2048", "gsaas:mode": "shared"}
 Eventually = Callable[[Callable[[], Any]], Any]
+AwaitLease = Callable[[str, str], None]
 
 
 @pytest.fixture
@@ -62,68 +60,59 @@ def place(flavor: str) -> tuple[str, ...]:
     return (f"--image={settings.IMAGE}", f"--network={settings.NETWORK}", f"--flavor={flavor}")
 
 
-def lease_of(server: Any) -> dict[str, Any] | None:
-    """Return the lease of a server, as its owner sees it."""
-    listed = run(TENANT, "list")
-    return next((lease for lease in listed if (lease["server"] or {}).get("id") == server.id), None)
+@pytest.fixture
+def gpus(tenant: Connection) -> Any:
+    """GSaaS as the tenant."""
+    sdk.add_service(tenant)
+    return tenant.gpu_scheduling
 
 
-def test_a_plain_server_of_a_gpu_flavor_has_its_cgpus_until_it_is_deleted(
+def test_a_plain_server_of_a_flavor_computes_on_its_cgpus_until_it_is_deleted(
+    servers: Servers,
     create: Callable,
     gpu_flavor: Callable,
     admin: Connection,
     tenant: Connection,
+    gpus: Any,
     eventually: Eventually,
-    tmp_path: Path,
+    await_lease: AwaitLease,
 ):
-    client = tmp_path / "client.yaml"
-    client.write_text(ASK)
     before = mappings()
-    flavor = gpu_flavor(settings.FLAVOR, SHARES)
+    flavor = gpu_flavor(settings.FLAVOR, {**SHARES, "gsaas:kind": "cpu", "gsaas:poolmem": "256"})
 
-    server = create("plain", *place(flavor), f"--user-data={client}")
-    lease = eventually(lambda: lease_of(server))
-    assert (lease["name"], lease["project_id"]) == ("plain", tenant.current_project_id)
-    eventually(lambda: shown(lease["id"])["status"] == "ACTIVE")
+    server = create("plain", *place(flavor), f"--user-data={user_data.FILE}")
+    lease = eventually(lambda: lease_of(gpus, server))
+    assert (lease.name, lease.project_id) == ("plain", tenant.current_project_id)
+    await_lease(lease.id, "ACTIVE")
     assert mappings() == before + 2
 
-    def console() -> str:
-        return tenant.compute.get_server_console_output(server.id)["output"]
-
-    said = eventually(lambda: heard(console()))
-    assert environment(said) == {
-        "RCUDA_DEVICE_COUNT": "2",
-        "RCUDA_DEVICE_0": "169.254.71.1:0",
-        "RCUDA_DEVICE_1": "169.254.71.2:0",
-        "RCUDA_RESERVED_GPU_MEMORY_0": "2048",
-        "RCUDA_RESERVED_GPU_MEMORY_1": "2048",
-    }
-    answered = answers(said)
-    devices = shown(lease["id"])["devices"]
+    computed(servers.await_console(server, heard))
+    devices = shown(lease.id)["devices"]
     assert tuple(device["masked_address"] for device in devices) == MASKED
-    for device in devices:
-        answer = answered.pop(device["masked_address"])
-        assert (answer["gpu"], answer["host"]) == (device["gpu_uuid"], device["gpu_host"])
-    assert answered == {NOT_GIVEN: {}, **{address: {} for address in REAL}}
 
     tenant.compute.delete_server(server.id)
-    eventually(lambda: shown(lease["id"])["status"] == "RELEASED")
+    await_lease(lease.id, "RELEASED")
     assert mappings() == before
-    assert lease["id"] not in holders()
+    assert lease.id not in holders()
 
 
 def test_metadata_asks_for_cgpus_as_the_page_shows_it_and_a_notification_is_enough(
-    create: Callable, taps: None, tenant: Connection, eventually: Eventually
+    create: Callable,
+    taps: None,
+    tenant: Connection,
+    gpus: Any,
+    eventually: Eventually,
+    await_lease: AwaitLease,
 ):
     """Servers of fake hypervisors have no config drive: nobody asks GSaaS for their vendor data."""
     command = documented(r"^    openstack server create ([^\n]*\\\n[^\n]*--property[^\n]*) web$")
     server = create("noticed", *shlex.split(command.replace("\\\n", "")))
-    lease = eventually(lambda: lease_of(server))
-    assert lease["cgpus"]["count"] == 2
-    eventually(lambda: shown(lease["id"])["status"] == "ACTIVE")
+    lease = eventually(lambda: lease_of(gpus, server))
+    assert lease.cgpus["count"] == 2
+    await_lease(lease.id, "ACTIVE")
     tenant.compute.delete_server(server.id)
-    eventually(lambda: shown(lease["id"])["status"] == "RELEASED")
-    assert lease["id"] not in holders()
+    await_lease(lease.id, "RELEASED")
+    assert lease.id not in holders()
 
 
 def run_sdk(example: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -154,7 +143,9 @@ def test_the_example_with_a_tool_makes_a_server_with_cgpus(
     taps: None,
     servers: Servers,
     tenant: Connection,
+    gpus: Any,
     eventually: Eventually,
+    await_lease: AwaitLease,
     tmp_path: Path,
 ):
     done = run(block(tool), tmp_path)
@@ -162,26 +153,31 @@ def test_the_example_with_a_tool_makes_a_server_with_cgpus(
     if server is not None:
         servers.remember(server.id)
     assert done.returncode == 0, done.stdout + done.stderr
-    lease = eventually(lambda: lease_of(server))
-    assert (lease["name"], lease["cgpus"]["memory_mb"]) == ("web", 2048)
-    eventually(lambda: shown(lease["id"])["status"] == "ACTIVE")
+    lease = eventually(lambda: lease_of(gpus, server))
+    assert (lease.name, lease.cgpus["memory_mb"]) == ("web", 2048)
+    await_lease(lease.id, "ACTIVE")
     tenant.compute.delete_server(server)
-    eventually(lambda: shown(lease["id"])["status"] == "RELEASED")
+    await_lease(lease.id, "RELEASED")
 
 
 def test_a_server_that_is_shelved_gives_its_cgpus_back_and_comes_back_without(
-    create: Callable, taps: None, tenant: Connection, eventually: Eventually
+    create: Callable,
+    taps: None,
+    tenant: Connection,
+    gpus: Any,
+    eventually: Eventually,
+    await_lease: AwaitLease,
 ):
     server = create(
         "shelved",
         *place(settings.FAKE_FLAVOR),
         *(f"--property={name}={value}" for name, value in SHARES.items()),
     )
-    lease = eventually(lambda: lease_of(server))
-    eventually(lambda: shown(lease["id"])["status"] == "ACTIVE")
+    lease = eventually(lambda: lease_of(gpus, server))
+    await_lease(lease.id, "ACTIVE")
     tenant.compute.shelve_server(server)
-    eventually(lambda: shown(lease["id"])["status"] == "RELEASED")
-    assert lease["id"] not in holders()
+    await_lease(lease.id, "RELEASED")
+    assert lease.id not in holders()
 
     def status() -> str:
         return tenant.compute.get_server(server.id).status
@@ -189,7 +185,7 @@ def test_a_server_that_is_shelved_gives_its_cgpus_back_and_comes_back_without(
     eventually(lambda: status() == "SHELVED_OFFLOADED")
     tenant.compute.unshelve_server(server)
     eventually(lambda: status() == "ACTIVE")
-    assert lease_of(server) is None
+    assert lease_of(gpus, server) is None
 
 
 def test_without_gpus_for_it_a_server_fails_with_the_reason(

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 pytestmark = [
@@ -11,3 +13,10 @@ pytestmark = [
     pytest.mark.users,
     pytest.mark.usefixtures("all_released"),
 ]
+
+
+def lease_of(gpus: Any, server: Any) -> Any:
+    """Return the lease of a server, as its owner sees it; None if it has none."""
+    return next(
+        (lease for lease in gpus.leases() if (lease.server or {}).get("id") == server.id), None
+    )

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.openstack.bed import fitness
-from tests.run import lists
-from tests.run.jobs import INTERRUPTED, Job, Jobs, clock, line, say
+from tests.run import autogroup, lists
+from tests.run.jobs import INTERRUPTED, Job, Jobs, clock, say, table
 
 KINDS: dict[str, Callable[[int], list[Job]]] = {
     "most": lists.most_tests,
@@ -25,39 +25,36 @@ LOGS = Path("build/tests")
 
 
 def main(kind: str) -> int:
-    """Run the lists, print what each says when it ends, and at the end how long each took and which tests failed."""
+    """Run the lists, print what each says when it ends, and at the end when each ran and which tests failed."""
     began = time.monotonic()
     jobs = KINDS[kind](os.getpid())
     has_cloud = any(job.name == "cloud" for job in jobs)
     if has_cloud and (lacking := fitness.lacks()):
         say(f"no test on OpenStack runs here: it needs {lacking}")
-        jobs = [job for job in jobs if job.name != "cloud"]
+        jobs = lists.without_cloud(jobs)
         has_cloud = False
     shutil.rmtree(lists.CACHES, ignore_errors=True)  # what failed earlier
     down()  # the cloud of an earlier run that was killed would disturb the tests of this one
     running = Jobs(jobs, lists.MOST, LOGS, say)
     try:
-        results = running.run()
+        with autogroup.disabled():
+            results = running.run()
+        say(f"\n{table(results)}")
+        took, cpu = time.monotonic() - began, sum(result.cpu for result in results)
+        say(f"all: {clock(took)}, {clock(cpu)} of processor time")
+        for name in failed(lists.CACHES):
+            say(f"failed: {name}")
     finally:
         if has_cloud:
             down()
-    say("")
-    for result in results:
-        say(line(result))
-    say(
-        f"all: {clock(time.monotonic() - began)}, {clock(sum(result.cpu for result in results))} of processor time"
-    )
-    for name in failed(lists.CACHES):
-        say(f"failed: {name}")
     if running.interrupted:
         return INTERRUPTED
-    return 1 if any(result.status for result in results) else 0
+    return 0 if all(result.passed for result in results) else 1
 
 
 def down() -> None:
     """Take the cloud down if it is up for this process, or for one that is gone."""
-    command = (sys.executable, "-m", "tests.openstack.bed", "down", f"--for={os.getpid()}")
-    subprocess.run(command, check=True)
+    subprocess.run(("./dev", "cloud", "down", f"--for={os.getpid()}"), check=True)
 
 
 def failed(caches: Path) -> list[str]:

@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,25 +23,36 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @dataclass(frozen=True)
 class Job:
-    """A command that starts when the jobs named in *after* have ended.
+    """A command that starts when the jobs named in *needs* have passed, and those named in *after* have ended.
 
-    One that is *beside* the others does not count as one at work: it mostly waits for downloads.
+    One that is *beside* the others does not count as one at work.
     """
 
     name: str
     command: tuple[str, ...]
+    needs: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     beside: bool = False
 
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a job: its exit status, and the seconds that it took, also on processors."""
+    """What became of a job.
+
+    All times are in seconds: *began* since the first job started, *cpu* of processors. A job that was not run, because
+    another one did not pass, has the name of that one in *lacks*.
+    """
 
     name: str
-    status: int
-    took: float
-    cpu: float
+    status: int | None
+    began: float
+    took: float = 0.0
+    cpu: float = 0.0
+    lacks: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return self.status == 0
 
 
 class Jobs:
@@ -55,6 +66,8 @@ class Jobs:
         self._logs = logs
         self._say = say
         self._running: dict[int, tuple[Job, subprocess.Popen[bytes], float]] = {}
+        self._results: list[Result] = []
+        self._began = time.monotonic()
         self._interrupted = False
 
     def run(self) -> list[Result]:
@@ -65,12 +78,11 @@ class Jobs:
         self._logs.mkdir(parents=True, exist_ok=True)
         before = {number: signal.signal(number, self._interrupt) for number in SIGNALS}
         try:
-            results = []
             self._start()
             while self._running:
-                results.append(self._next())
+                self._wait()
                 self._start()
-            return results
+            return self._results
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
@@ -80,7 +92,10 @@ class Jobs:
         return self._interrupted
 
     def _start(self) -> None:
-        """Start what can be started now."""
+        """Start what can be started now, and give up what lacks a job that it needs."""
+        if self._interrupted:
+            return
+        self._give_up()
         for job in ready(self._waiting, [job for job, _, _ in self._running.values()], self._most):
             if self._interrupted:
                 return
@@ -98,19 +113,33 @@ class Jobs:
             self._running[process.pid] = job, process, time.monotonic()
             self._say(f"{job.name}: starts")
 
-    def _next(self) -> Result:
+    def _give_up(self) -> None:
+        """Take away the jobs that need one which did not pass, and those that need these."""
+        while lost := hopeless(self._waiting, self._results):
+            for job, lacks in lost:
+                self._waiting.remove(job)
+                result = Result(job.name, None, time.monotonic() - self._began, lacks=lacks)
+                self._results.append(result)
+                self._say(line(result))
+
+    def _wait(self) -> None:
         """Wait for one to end; print its log."""
         pid, status, usage = os.wait4(-1, 0)
         while pid not in self._running:  # not ours
             pid, status, usage = os.wait4(-1, 0)
         job, process, began = self._running.pop(pid)
         process.returncode = os.waitstatus_to_exitcode(status)
-        took = time.monotonic() - began
-        result = Result(job.name, process.returncode, took, usage.ru_utime + usage.ru_stime)
+        result = Result(
+            job.name,
+            process.returncode,
+            began=began - self._began,
+            took=time.monotonic() - began,
+            cpu=usage.ru_utime + usage.ru_stime,
+        )
+        self._results.append(result)
         self._say(
             f"\n=== {job.name} ===\n{self._log(job).read_text(errors='replace')}{line(result)}"
         )
-        return result
 
     def _log(self, job: Job) -> Path:
         return self._logs / f"{job.name}.log"
@@ -127,16 +156,43 @@ def ready(waiting: Sequence[Job], running: Sequence[Job], most: int) -> list[Job
     room = most - sum(not job.beside for job in running)
     chosen = []
     for job in waiting:
-        if unfinished.isdisjoint(job.after) and (job.beside or room > 0):
+        if unfinished.isdisjoint(job.needs + job.after) and (job.beside or room > 0):
             chosen.append(job)
             room -= not job.beside
     return chosen
 
 
+def hopeless(waiting: Sequence[Job], results: Sequence[Result]) -> list[tuple[Job, str]]:
+    """Return the jobs that need one which did not pass, each with the name of such a one."""
+    failed = {result.name for result in results if not result.passed}
+    return [(job, min(lost)) for job in waiting if (lost := failed.intersection(job.needs))]
+
+
 def line(result: Result) -> str:
     """Return how long a job took, and how it ended."""
-    outcome = "passed" if result.status == 0 else f"failed with {result.status}"
-    return f"{result.name}: {outcome} after {clock(result.took)}, {clock(result.cpu)} of processor time"
+    if result.lacks:
+        return f"{result.name}: {outcome(result)}"
+    return f"{result.name}: {outcome(result)} after {clock(result.took)}, {clock(result.cpu)} of processor time"
+
+
+def table(results: Iterable[Result]) -> str:
+    """Return a line for each job, in the order in which they started: what it waited for ended just before."""
+    heads = ("list", "start", "took", "cpu", "outcome")
+    rows = [
+        (result.name, *map(clock, (result.began, result.took, result.cpu)), outcome(result))
+        for result in sorted(results, key=lambda result: result.began)
+    ]
+    return "\n".join(
+        f"{name:20} {began:>6} {took:>6} {cpu:>6}  {ended}"
+        for name, began, took, cpu, ended in (heads, *rows)
+    )
+
+
+def outcome(result: Result) -> str:
+    """Return how a job ended."""
+    if result.lacks:
+        return f"not run, because {result.lacks} did not pass"
+    return "passed" if result.passed else f"failed with {result.status}"
 
 
 def say(text: str) -> None:

@@ -7,7 +7,6 @@ With a load, a process for each core competes with the tests, and one keeps the 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -67,8 +66,6 @@ def run(told: Sequence[str]) -> list[str]:
     report = FOLDER / "repeated.xml"
     report.unlink(missing_ok=True)
     status = subprocess.run([*PYTEST, f"--junit-xml={report}", *told], check=False).returncode
-    if status in (signal.SIGINT, 2):
-        raise KeyboardInterrupt
     failed = broken(report.read_text()) if report.exists() else []
     return failed or ([f"pytest itself, with status {status}"] if status else [])
 

@@ -13,7 +13,6 @@ import pytest
 pytestmark = [
     pytest.mark.services,
     pytest.mark.thorough,
-    pytest.mark.timeout(600),
     pytest.mark.skipif(os.geteuid() != 0, reason="starts servers under another user"),
 ]
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-pytestmark = [pytest.mark.services, pytest.mark.thorough, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.services, pytest.mark.thorough]
 
 
 def test_processes_that_claim_at_once_read_everything_once_and_leave_right_books():

@@ -370,7 +370,7 @@ def test_claims_and_releases_of_two_processes_read_everything_once_each(cloud):
     processes = [open_claims(cloud, subset_size=8) for _ in range(2)]
     for turn in range(10):
         for number, claims in enumerate(processes):
-            claims.returns.release(claims.claim(new_lease(f"{turn}-{number}"), PART).id)
+            claims.release(claims.claim(new_lease(f"{turn}-{number}"), PART).id)
 
     made, read = (now - then for now, then in zip(attempts_and_full_reads(), before, strict=True))
     assert (made, read) == (20, 2)
@@ -399,7 +399,7 @@ def test_a_process_claims_equal_gpus_one_after_the_other_and_begins_at_the_same_
         ]
         assert claimed == in_order[first:] + in_order[:first]
         for number in reversed(range(8)):
-            claims.returns.release(f"{turn}-{number}")
+            claims.release(f"{turn}-{number}")
 
 
 @SERVERS_WHERE_TRANSACTIONS_OVERLAP
@@ -419,7 +419,7 @@ def test_a_process_whose_gpu_another_takes_first_begins_elsewhere(cloud, monkeyp
         overtake.append(begun[-1])
         claimed = mine.claim(new_lease(f"lease-{number}", Request(1)), Request(1))
         assert claimed.claims[0].gpu_uuid != begun[-1]
-        mine.returns.release(claimed.id)
+        mine.release(claimed.id)
         with cloud.writing() as connection:
             use(connection, begun[-1], 0)
         begun.append(chosen(mine))
@@ -492,7 +492,7 @@ def test_rows_of_former_writers_get_new_numbers_and_claims_go_on(cloud):
     assert writers is not None
     assert writers <= 1
     assert claims.claim(new_lease("next"), PART, "first-fit").claims[0].gpu_uuid == "a0"
-    claims.returns.release(kept.id)
+    claims.release(kept.id)
     assert open_claims(cloud).check(Request(8)) == claims.check(Request(8))
 
 

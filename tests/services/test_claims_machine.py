@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The machine of `tests.unit.gpgpums.test_claims_machine` on real database servers, with fewer steps.
 
-One of the servers is a Galera cluster, with a worker at each node. There a worker reads only when its node has what was
-committed before, because the machine expects what the plain rules say of the database as it is.
+One of the servers is a Galera cluster, with a worker at each node. There a step begins when all nodes have the same
+rows, because the machine expects what the plain rules say of the database as it is: `wsrep_sync_wait` alone has let a
+node read what it had before.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
+from hypothesis.stateful import invariant, run_state_machine_as_test
 
 from gsaas.db import migration, models
 from gsaas.db.database import Database
@@ -64,6 +65,19 @@ def test_any_sequence_keeps_the_books_right(databases: list[Database]):
                 for table in reversed(models.Base.metadata.sorted_tables):
                     session.execute(table.delete())
             return databases
+
+        def rows(self) -> list[tuple]:
+            """Return them as soon as all nodes have the same: the one that wrote last has them at once."""
+
+            def all_the_same() -> list[list[tuple]] | None:
+                found = [self.rows_of(database) for database in databases]
+                return found if all(rows == found[0] for rows in found) else None
+
+            return until(all_the_same, "all nodes to have the same rows")[0]
+
+        @invariant()
+        def every_node_has_everything(self) -> None:
+            self.rows()
 
         def close(self) -> None:
             """Leave the connections open: the next sequence uses them."""

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Six processes with three threads each claim and release at once, on a real database server.
 
-Each process has its own cache; its threads claim in groups. A seventh process looks at the books all the time, in one
+Each process has its own cache; its threads claim in batches. A seventh process looks at the books all the time, in one
 statement and so at one moment.
 """
 
 from __future__ import annotations
 
 import itertools
-import multiprocessing
 import random
 import threading
 from collections import Counter
@@ -30,18 +29,15 @@ from gsaas.objects.lifecycle import Status
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
 from tests.support import scheduling
+from tests.support.racing import PROCESSES
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.services
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["gsaas.gpgpums.claims", "gsaas.gpgpums.policies.least_load_fit"])
 
 WORKERS = 6
 THREADS = 3
 ROUNDS = 12
 HELD_AT_MOST = 3
-PATIENCE = 120
-"""Seconds until everybody must have started."""
 
 REQUESTS = (
     Request(1, "shared", 300),
@@ -224,9 +220,9 @@ def work(claims: Claims, name: str, chance: random.Random) -> Counter[str]:
         except Exception as error:  # noqa: BLE001 - the test shows it
             outcome[repr(error)] += 1
         while len(held) > chance.randrange(HELD_AT_MOST):
-            claims.returns.release(held.pop(chance.randrange(len(held))))
+            claims.release(held.pop(chance.randrange(len(held))))
     for lease_id in held:
-        claims.returns.release(lease_id)
+        claims.release(lease_id)
     return outcome
 
 

@@ -58,7 +58,7 @@ from tests.services.test_claims_race import new_lease
 
 RELEASE = """
 claims.queue.leave("waiting")
-claims.returns.release("held")
+claims.release("held")
 """
 
 

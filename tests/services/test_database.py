@@ -19,6 +19,7 @@ from gsaas.db.models import GpuRow, HostRow
 from gsaas.objects.lifecycle import Event
 from tests.support import rows
 from tests.support.databases import Server
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.services
 
@@ -28,7 +29,7 @@ MANY = 8
 
 def at_once(action: Callable[[int], T]) -> list[T]:
     """Call *action* with 0, 1, … in so many threads, all let go at the same moment."""
-    barrier = threading.Barrier(MANY, timeout=30)
+    barrier = threading.Barrier(MANY, timeout=PATIENCE)
 
     def start(number: int) -> T:
         barrier.wait()
@@ -105,7 +106,7 @@ def test_a_transaction_does_not_wait_for_long_ones(server: Server, database_url:
             with database.reading() as connection:
                 return list(connection.scalars(select(HostRow.name)))
 
-        assert threads.submit(read).result(timeout=30) == []
+        assert threads.submit(read).result(timeout=PATIENCE) == []
     database.close()
 
 

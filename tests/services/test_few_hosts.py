@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from concurrent.futures import ProcessPoolExecutor
 
@@ -15,22 +14,21 @@ from gsaas.db import models
 from gsaas.db.database import Database
 from gsaas.objects.request import Request
 from tests.services.test_claims_race import new_lease
+from tests.support.racing import PROCESSES
 from tests.support.scheduling import open_claims
+from tests.support.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.services,
     pytest.mark.parametrize("server", ["mariadb", "postgresql"], indirect=True),
 ]
 
-PROCESSES = multiprocessing.get_context("forkserver")
 NUMBER = 4
 CLAIMS = 1000
 GPUS = 8000
 GPUS_PER_HOST = 8
 MOST_HOSTS = 140
 """125 are the least."""
-PATIENCE = 240
-"""Seconds until all processes have started, and have claimed."""
 
 
 def test_four_processes_with_best_fit_use_few_hosts(database: Database):

@@ -18,8 +18,8 @@ from gsaas import exceptions
 from gsaas.db import endpoints, gpus, migration, models, projects
 from gsaas.db.database import Database, retried
 from gsaas.db.engines import section
+from gsaas.gpgpums.changes import WaitPolicy
 from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.queue_manager import WaitPolicy
 from gsaas.limits.base import UNLIMITED
 from gsaas.objects.request import Request
 from tests.api.world import World
@@ -104,7 +104,7 @@ def test_of_two_claims_at_two_nodes_a_quota_admits_one(
         granted = [each for each in outcome if each.startswith("lease-")]
         assert len(granted) == 1, (turn, outcome)
         assert set(outcome) - set(granted) == {"QuotaExceeded"}
-        both[turn % 2].returns.release(until_known(nodes[turn % 2], granted[0]))
+        both[turn % 2].release(until_known(nodes[turn % 2], granted[0]))
         for database in nodes:
             until(lambda database=database: used(database) == 0, "the return at both nodes")
 
@@ -158,7 +158,11 @@ def test_keepalives_and_departures_at_two_nodes_at_once_do_not_fail(
         session.execute(sqlalchemy.text("UPDATE gpus SET disabled = 1"))
     for turn in range(ROUNDS):
         lease = rows.new_lease(
-            f"lease-{turn}", mode="exclusive", memory_mb=None, project_id="blue", user_id="member"
+            f"{turn:08d}-0000-4000-8000-000000000000",
+            mode="exclusive",
+            memory_mb=None,
+            project_id="blue",
+            user_id="member",
         )
         both[0].queue.join(lease, ONE)
         known = until_known(nodes[1], lease.id)
@@ -215,7 +219,7 @@ def test_of_two_claims_at_two_nodes_a_quota_admits_one_while_rows_of_projects_ar
             outcome = claim_at_once(both, turn)
             granted = [each for each in outcome if each.startswith("lease-")]
             assert len(granted) == 1, (turn, outcome)
-            both[0].returns.release(until_known(nodes[0], granted[0]))
+            both[0].release(until_known(nodes[0], granted[0]))
             with nodes[0].write() as session:
                 for table in ("claims", "lease_events", "leases"):
                     session.execute(sqlalchemy.text(f"DELETE FROM {table}"))

@@ -17,6 +17,7 @@ from gsaas.prove.verdicts import Ran, Verdict
 from tests.support import lupine
 from tests.support.cuda.driver import FIRST, SECOND
 from tests.support.lupine import Lupine
+from tests.support.waiting import PATIENCE
 
 CHECKS = 300
 
@@ -35,7 +36,7 @@ def ran(environment: dict[str, str], *words: str) -> dict:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
     )
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -53,10 +54,21 @@ def test_a_program_computes_right_through_it(middleware):
     assert (found["failed"], found["uuid"]) == ([], FIRST)
 
 
+def test_one_server_shows_both_of_its_gpus_and_a_program_computes_right_on_each(middleware):
+    """So one daemon serves all cGPUs of a lease, and `LUPINE_SERVER` names it once."""
+    both = f"{FIRST},{SECOND}"
+    with middleware.serving(FAKE_CUDA_GPUS=both, CUDA_VISIBLE_DEVICES=both) as server:
+        found = [ran(middleware.environment(server), "compute", device) for device in "01"]
+    assert [(each["failed"], each["uuid"], each["devices"]) for each in found] == [
+        ([], FIRST, 2),
+        ([], SECOND, 2),
+    ]
+
+
 def test_a_limit_on_the_server_holds_for_its_client(middleware):
     with middleware.serving(CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="0=256M") as server:
         found = ran(middleware.environment(server), "exceed", "256")
-    (line, _) = verdicts.limited(256, Ran(found), Ran({"rounds": 1}), enforced=True)
+    (line, _) = verdicts.limited(256, Ran(found), Ran({"rounds": 1}), way="library")
     assert line.verdict is Verdict.OK
 
 
@@ -64,7 +76,7 @@ def test_a_limit_on_the_server_holds_for_its_client(middleware):
     ("variables", "verdict"), [({}, "ok"), ({"FAKE_CUDA_EQUAL_POINTERS": "1"}, "warn")]
 )
 def test_equal_pointers_of_two_servers_are_found(middleware, variables, verdict):
-    """The reason for which a lease has one cGPU."""
+    """The reason for which one daemon serves all cGPUs of a lease."""
     with (
         middleware.serving(FAKE_CUDA_GPUS=FIRST, **variables) as first,
         middleware.serving(FAKE_CUDA_GPUS=SECOND, **variables) as second,

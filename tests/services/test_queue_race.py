@@ -6,7 +6,6 @@ Nobody audits: whoever gives something back has to see to whoever waits, or he w
 
 from __future__ import annotations
 
-import multiprocessing
 import random
 import threading
 from collections import Counter
@@ -23,18 +22,14 @@ from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request
 from tests.services.test_claims_race import BOOKS
+from tests.support.racing import PROCESSES
 from tests.support.scheduling import open_claims
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.services
 
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["gsaas.gpgpums.claims", "gsaas.gpgpums.policies.least_load_fit"])
-
 WORKERS = 6
 ROUNDS = 8
-PATIENCE = 120
-"""Seconds until everybody must have started, and been served."""
 
 REQUESTS = (Request(1), Request(2), Request(1, "shared", 400), Request(3, "shared", 300))
 
@@ -55,8 +50,8 @@ def test_everybody_who_waits_is_served_once_and_nobody_for_ever(database):
         start = manager.Barrier(WORKERS)
         workers = [executor.submit(work, url, number, start) for number in range(WORKERS)]
         # So that everybody has to wait at least once, however fast some of them are.
-        until(lambda: waiting(database) == WORKERS, "everybody to wait", PATIENCE)
-        claims.returns.terminate("before")
+        until(lambda: waiting(database) == WORKERS, "everybody to wait")
+        claims.terminate("before")
         outcome = sum((worker.result() for worker in workers), Counter())
 
     assert outcome["served"] == WORKERS * ROUNDS
@@ -90,13 +85,13 @@ def work(url: str, number: int, start: threading.Barrier) -> Counter[str]:
         except exceptions.NoCapacity:
             claims.queue.join(new_lease(name, request), request)
             outcome["waited"] += 1
-            until(lambda name=name: status(database, name) == "ACTIVE", f"{name}", PATIENCE)
+            until(lambda name=name: status(database, name) == "ACTIVE", f"{name}")
         with database.read() as session:
             assert all(
                 row.claimed_mb == row.used_mb <= row.memory_mb for row in session.execute(BOOKS)
             )
         outcome["served"] += 1
-        claims.returns.terminate(name)
+        claims.terminate(name)
     database.close()
     return outcome
 

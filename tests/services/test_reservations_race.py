@@ -11,16 +11,17 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from sqlalchemy import event, select
 
 from gsaas import exceptions
-from gsaas.db import gpus, migration, models
+from gsaas.db import gpus, migration, models, projects
 from gsaas.db import reservations as rows
 from gsaas.db.database import Database, retried
 from gsaas.gpgpums.claims import Claims
+from gsaas.limits.base import NO_LIMITS, Amounts
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.request import Request
@@ -83,7 +84,9 @@ def cloud(urls: list[str]) -> Iterator[Callable[[], Claims]]:
         database.close()
 
 
-def reserve(claims: Claims, request: Request, begins: float = 0) -> str | None:
+def reserve(
+    claims: Claims, request: Request, begins: float = 0, quota: Amounts = NO_LIMITS
+) -> str | None:
     """Return the id of a new reservation; None if it does not fit."""
     now = database_of(claims).now()
     wanted = Reservation(
@@ -91,12 +94,17 @@ def reserve(claims: Claims, request: Request, begins: float = 0) -> str | None:
         *(now + begins * HOUR, now + (begins + 1) * HOUR, now),
     )
     try:
-        return claims.reservations.create(wanted, request).id
+        return claims.reservations.create(wanted, request, quota=quota).id
     except exceptions.NoCapacity:
         return None
 
 
-def claim(claims: Claims, request: Request, reservation_id: str | None = None) -> str | None:
+def claim(
+    claims: Claims,
+    request: Request,
+    reservation_id: str | None = None,
+    quota: Amounts = NO_LIMITS,
+) -> str | None:
     """Return the id of a new lease; None if there is no room for it."""
     lease = Lease(
         status=Status.QUEUED,
@@ -109,7 +117,7 @@ def claim(claims: Claims, request: Request, reservation_id: str | None = None) -
         **request.to_dict(),
     )
     try:
-        return claims.claim(lease, request).id
+        return claims.claim(lease, request, quota=quota).id
     except (exceptions.NoCapacity, exceptions.NeverFits):
         return None
 
@@ -166,6 +174,25 @@ def test_what_is_kept_and_what_is_claimed_at_once_never_exceed_a_gpu(cloud):
     assert all(used + reserved <= 4000 for used, reserved in books)
     assert sum(reserved for _, reserved in books) == 1000 * kept
     assert sum(used for used, _ in books) == 1000 * len(claimed)
+
+
+def test_claims_and_reservations_at_once_are_within_one_quota(cloud):
+    clients = [cloud() for _ in range(CLIENTS)]
+    quota = {"cgpus": 3, "gpu_memory_mb": -1, "leases": -1}
+
+    def work(number: int) -> Counter[str]:
+        outcome = Counter[str]()
+        for turn in range(ROUNDS):
+            makes = reserve if (number + turn) % 2 else claim
+            with suppress(exceptions.QuotaExceeded):
+                outcome[makes.__name__] += makes(clients[number], SHARE, quota=quota) is not None
+        return outcome
+
+    with at_once() as pool:
+        made = sum(pool.map(work, range(CLIENTS)), Counter[str]())
+    agree(clients)
+    with database_of(clients[0]).reading() as connection:
+        assert projects.usage(connection, "p")["cgpus"] == made.total() == 3
 
 
 def disable(claims: Claims, uuid: str, disabled: bool = True) -> None:
@@ -261,11 +288,7 @@ def test_of_many_launches_in_one_reservation_as_many_succeed_as_it_has_cgpus(clo
         ]
         assert len(launched) == 4
         agree(clients)
-        list(
-            pool.map(
-                lambda pair: pair[0].returns.release(pair[1]), zip(clients, launched, strict=False)
-            )
-        )
+        list(pool.map(lambda pair: pair[0].release(pair[1]), zip(clients, launched, strict=False)))
     agree(clients)
     assert sum(reserved for _, reserved in memory(clients[0])) == 4000
     assert sum(used for used, _ in memory(clients[0])) == 0
@@ -286,7 +309,7 @@ def test_what_a_lease_returns_while_its_reservation_is_cancelled_is_kept_by_nobo
         @event.listens_for(database_of(ending).engine, "before_cursor_execute")
         def begin_release(_connection, _cursor, statement, *_) -> None:
             if statement.startswith("UPDATE reserved_shares") and not release:
-                release.append(pool.submit(returning.returns.release, lease_id))
+                release.append(pool.submit(returning.release, lease_id))
                 wait(release, timeout=1)  # it waits for the cancellation, unless it comes between
 
         ending.reservations.cancel(reservation_id)

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, orm
 from bench.fleets import rows
 from gsaas.db import hosts, leases, readings
 from gsaas.db.database import Database
+from tests.support.rows import new_lease, second
 
 pytestmark = [
     pytest.mark.services,
@@ -18,6 +19,7 @@ pytestmark = [
 ]
 
 HOSTS, GPUS, LEASES = 100, 4, 1000
+CHANGED = 5000
 HANDLERS = ("Handler_read_key", "Handler_read_next", "Handler_read_rnd_next", "Handler_read_first")
 
 
@@ -74,3 +76,46 @@ def test_the_host_with_an_address_is_found_without_looking_at_others(cloud):
 
     assert found == ["gpu00007"]
     assert looked_at < HOSTS / 2
+
+
+@pytest.fixture
+def history(database: Database) -> Database:
+    """Leases of two projects that have all changed, a little after one another."""
+    with database.writing() as connection:
+        made = [
+            new_lease(
+                f"{number:08d}-0000-4000-8000-000000000000",
+                project_id="big" if number % 50 else "small",
+                status="RELEASED",
+                released_at=second(number),
+                created_at=second(CHANGED - number),
+                updated_at=second(number),
+            )
+            for number in range(CHANGED)
+        ]
+        leases.insert_all(connection, made)
+    return database
+
+
+@pytest.mark.parametrize("project", [None, "big", "small"])
+def test_a_page_of_changes_costs_as_much_as_it_has_rows(history, project):
+    """Whichever page it is, and however many leases have changed: of all projects, or of one."""
+    page, after, seen, costs = 20, None, [], []
+    for _ in range(4):
+        found, looked_at = examined(
+            history,
+            lambda connection, after=after: leases.page(
+                connection,
+                project_id=project,
+                limit=page,
+                changed_since=second(0),
+                sort=[("updated_at", False)],
+                after=after,
+            ),
+        )
+        seen += [lease.id for lease in found]
+        costs.append(looked_at)
+        after = (found[-1].updated_at, found[-1].id)
+    assert seen == sorted(seen)
+    assert len(set(seen)) == 4 * page
+    assert max(costs) < CHANGED / 10, "a project's few leases are found among those of others"

@@ -10,18 +10,23 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
+from tests.support import folders
 from tests.support.waiting import until
 
 LOST_AFTER = 60
 """Seconds for which a job that runs may have no slurmstepd: its prologs may take as long."""
+PATIENCE = 300
+"""Seconds; far more than anything takes that is waited for."""
 CPUS = 6
 """CPUs that each node claims to have."""
+MESSAGE_TIMEOUT = 30
+"""Seconds. Every command of Slurm's waits as long for a slurmctld that does not run."""
+CREDENTIAL_LIFETIME = 20
+"""Seconds within which a node has to start a job that it was sent, and for which a job waits that is requeued."""
 SETTINGS: dict[str, object] = {
     "SlurmUser": "root",
     "SlurmdUser": "root",
@@ -40,8 +45,10 @@ SETTINGS: dict[str, object] = {
     "SelectType": "select/cons_tres",
     "SelectTypeParameters": "CR_CPU",
     "SchedulerParameters": "batch_sched_delay=0,sched_interval=2,bf_interval=5,default_queue_depth=1000",
-    "SlurmdTimeout": 10,
-    "MessageTimeout": 10,
+    # On a busy machine a message may wait for longer than the 2 s for a connection and 10 s for an answer of Slurm's.
+    "TCPTimeout": 30,
+    "MessageTimeout": MESSAGE_TIMEOUT,
+    "SlurmdTimeout": 30,
     "KillWait": 2,
     "MinJobAge": 5,
     "InactiveLimit": 0,
@@ -57,13 +64,8 @@ class Cluster:
         self.name = name
         self.nodes = list(nodes)
         self._enter = ("nsenter", f"--net=/run/netns/{netns}")
-        self._stack = ExitStack()
         # Not below a folder that only root can enter: the jobs of other users write here.
-        self.folder = Path(
-            self._stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="gsaas-slurm-", dir="/var/tmp")
-            )
-        )
+        self.folder = folders.make("slurm", folders.LARGE)
         self.folder.chmod(0o755)
         for part in ("log", "munge", "state", "spool"):
             (self.folder / part).mkdir(mode=0o755)
@@ -136,7 +138,7 @@ class Cluster:
             _kill_quietly(pid)
         if "munged" in self._processes:
             self.stop("munged")
-        self._stack.close()
+        shutil.rmtree(self.folder)
 
     def run(self, *command: str, check: bool = True) -> str:
         """Run one of Slurm's programs; return its output."""
@@ -152,7 +154,7 @@ class Cluster:
             cwd=self.folder / "work",
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
 
     def sbatch(self, script: str, *options: str) -> int:
@@ -171,7 +173,7 @@ class Cluster:
 
     def await_idle(self) -> None:
         """Wait until all nodes are up and have no job, and the epilogs of the last ones have ended."""
-        until(lambda: not self.not_idle(), self.while_it_says("all nodes to be idle"), patience=90)
+        until(lambda: not self.not_idle(), self.while_it_says("all nodes to be idle"), PATIENCE)
 
     def not_idle(self) -> list[str]:
         """Return what Slurm says of each node that has a job, or is not up: its name, its state, the reason."""
@@ -196,8 +198,12 @@ class Cluster:
         return until(
             lambda: (lambda state: state if state in states else "")(self.jobs().get(job, "GONE")),
             f"job {job} to be {' or '.join(states)}",
-            patience=90,
+            PATIENCE,
         )
+
+    def await_step(self, job: int) -> list[int]:
+        """Wait until a node has started a job, after slurmctld says RUNNING; return the pids of its slurmstepd."""
+        return until(lambda: self.step_processes(job), f"a slurmstepd of job {job}", PATIENCE)
 
     def await_end(self) -> None:
         """Wait until each job has ended, or is held because a slurmstepd of it was killed."""
@@ -213,7 +219,7 @@ class Cluster:
                 line for line in listed if line.startswith(active) and "held" not in line.lower()
             ]
 
-        until(ended, self.while_it_says("all jobs to end"), patience=300)
+        until(ended, self.while_it_says("all jobs to end"), 3 * PATIENCE)
 
     def _cancel_lost(self, since: dict[int, float]) -> None:
         """Cancel jobs that have had no slurmstepd for `LOST_AFTER` seconds, as an administrator would.
@@ -313,7 +319,7 @@ class Cluster:
             "ClusterName": self.name,
             "SlurmctldHost": f"{here}(127.0.0.1)",
             "SlurmctldPort": ports[0],
-            "AuthInfo": f"socket={self.folder}/munge/socket,cred_expire=6",
+            "AuthInfo": f"socket={self.folder}/munge/socket,cred_expire={CREDENTIAL_LIFETIME}",
             "StateSaveLocation": self.folder / "state",
             "SlurmdSpoolDir": f"{self.folder}/spool/%n",
             "SlurmctldPidFile": f"{self.folder}/slurmctld.pid",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.kernel.standalone.cloud import Cloud
 from tests.slurm import cluster
-from tests.slurm.site import CONFIGURATION, SOURCES, Site
+from tests.slurm.site import CONFIGURATION, CPU_HOST, INVENTORY, SOURCES, Site
 
 
 @pytest.fixture(scope="session")
@@ -29,9 +29,12 @@ def whole_site(tmp_path_factory, plugin) -> Iterator[Site]:
     reason = cluster.missing()
     if reason is not None:
         pytest.skip(reason)
-    cloud = Cloud(tmp_path_factory.mktemp("standalone"))
+    folder = tmp_path_factory.mktemp("standalone")
+    inventory = folder / "inventory.toml"
+    inventory.write_text(INVENTORY.read_text() + CPU_HOST)
+    cloud = Cloud(folder)
     with cloud.config.open("a") as file:
-        file.write(CONFIGURATION)
+        file.write(CONFIGURATION.format(inventory=inventory))
     try:
         cloud.start()
         site = Site(cloud, f"test{os.getpid()}", plugin)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 
 from gsaas.netlink.namespace import entered
+from tests.support.waiting import PATIENCE
 
 
 class Relay:
@@ -36,7 +37,7 @@ class Relay:
     def _connect(self, near: socket.socket) -> None:
         with near:
             try:
-                far = socket.create_connection(self._target(), timeout=10)
+                far = socket.create_connection(self._target(), timeout=PATIENCE)
             except OSError:
                 return
             far.settimeout(None)

@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.kernel.standalone.cloud import Cloud
-from tests.slurm.cluster import Cluster
+from tests.slurm.cluster import PATIENCE, Cluster
 from tests.slurm.relay import Relay
 from tests.support.waiting import until
 
@@ -32,7 +32,28 @@ WAIT = 8
 """Seconds for which a job waits with its nodes."""
 GRACE = 2
 """Seconds after which an epilog looks for what other jobs have left."""
-CONFIGURATION = "\n[queue]\nclient_timeout = 5\nlong_polls = 100\n"
+CONFIGURATION = """\
+[queue]
+client_timeout = 5
+long_polls = 100
+[remoting]
+cpu_driver = tvm
+[daemons]
+start_timeout = 240
+[standalone]
+inventory = {inventory}
+"""
+CPU_HOST = """\
+[[hosts]]
+name = "cpu1"
+gpu_address = "192.168.50.13"
+compute = false
+kind = "cpu"
+gpus = 2
+memory_mb = 1024
+"""
+"""What the cloud has besides the hosts that it has anyway. Jobs compute there."""
+INVENTORY = Path(__file__).parents[2] / "etc/gsaas/inventory.toml"
 TENANT = "-demo"
 SCRIPT = "from gsaasclient.cli.main import main\n\nraise SystemExit(main())\n"
 ONE_CGPU = ("--cgpus=1", "--poolmem=4096", "--cgpu-mode=shared")
@@ -117,7 +138,7 @@ class Site:
                 self.slurm.await_idle()
             return not self.left()
 
-        until(look, "what ended jobs have left to be removed", patience=120)
+        until(look, "what ended jobs have left to be removed", PATIENCE)
 
     def take(self, gpus: int) -> dict[str, Any]:
         """Claim whole GPUs beside Slurm; return the lease."""
@@ -142,7 +163,7 @@ class Site:
             self.slurm.resume_drained()
             return not self.slurm.not_idle()
 
-        until(idle, self.slurm.while_it_says("all nodes to be idle"), patience=90)
+        until(idle, self.slurm.while_it_says("all nodes to be idle"), PATIENCE)
 
     def restore(self) -> None:
         """End all jobs and have everything run again."""

@@ -8,7 +8,7 @@ import pytest
 from bench.generics import slurm
 from tests.support.benchmarks import quick
 
-pytestmark = [pytest.mark.slurm, pytest.mark.thorough, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.thorough]
 
 
 def test_generic():

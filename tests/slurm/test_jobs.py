@@ -3,21 +3,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
 import signal
+import sys
 import time
 
 import pytest
 
+from gsaas.standalone.demo.user import MATRICES
+from tests.slurm.cluster import PATIENCE
 from tests.slurm.site import HOST, ONE_CGPU, WHOLE_GPUS, Site
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
 
 ALL = os.environ.get("GSAAS_TEST_SLURM") == "all"
-"""Whether there is time for hundreds of jobs, and for one that uses up its time: a minute, the least that Slurm has."""
+"""Whether there is time for a hundred jobs, and for one that uses up its time: a minute, the least that Slurm has."""
 NOBODY = 65534
 """The uid and gid of the user nobody."""
 CONNECT = """echo "lease=$GSAAS_LEASE uid=$(id -u)"
@@ -55,6 +59,18 @@ def test_on_a_host_with_an_endpoint_only_the_jobs_user_has_its_masked_address(si
     printed = connect(site, job, device["masked_address"])
     assert f"lease={lease['id']} uid=65534" in printed
     assert device["gpu_uuid"] in printed
+
+
+@pytest.mark.parametrize("node", ["n0", HOST], ids=["real addresses", "masked addresses"])
+def test_a_job_computes_on_two_cgpus(site: Site, node: str) -> None:
+    options = ("--cgpus=2", "--poolmem=256", "--cgpu-mode=shared", "--cgpu-kind=cpu")
+    program = f"{sys.executable} -I {MATRICES} --rounds=20"
+    job = site.slurm.sbatch(program, *options, f"--nodelist={node}")
+    assert site.slurm.await_state(job, "COMPLETED", "FAILED") == "COMPLETED", site.slurm.output(job)
+    printed = site.slurm.output(job).splitlines()
+    results = [json.loads(line) for line in printed if line.startswith("{")]
+    assert sorted((each["cgpu"], each["products"]) for each in results) == [(0, 20), (1, 20)]
+    assert all(each["largest_error"] < 1e-3 for each in results)
 
 
 def test_each_node_of_a_job_has_a_lease_and_its_steps_see_their_own(site: Site) -> None:
@@ -114,8 +130,9 @@ def test_a_job_without_the_options_gets_no_cgpus(site: Site) -> None:
         (["--cgpus=0"], "--cgpus needs a whole number of at least 1, not '0'"),
         (["--cgpus=1", "--cgpu-mode=some"], "--cgpu-mode is shared or exclusive, not 'some'"),
         (["--cgpus=1", "--cgpu-mode=shared"], "--poolmem is needed with --cgpu-mode=shared"),
-        (["--cgpus=1", "--poolmem=10"], "--poolmem goes with --cgpu-mode=shared only"),
-        (["--poolmem=10"], "--poolmem and --cgpu-mode go with --cgpus"),
+        (["--cgpus=1", "--poolmem=10"], "--poolmem is valid only with --cgpu-mode=shared"),
+        (["--cgpus=1", "--cgpu-kind=tpu"], "--cgpu-kind is cuda or cpu, not 'tpu'"),
+        (["--cgpu-kind=cpu"], "--poolmem, --cgpu-mode and --cgpu-kind are valid only with --cgpus"),
     ],
 )
 def test_sbatch_refuses_options_that_are_not_valid(
@@ -140,7 +157,7 @@ def test_a_job_waits_for_cgpus_and_then_runs(site: Site) -> None:
 def test_a_job_whose_wait_is_over_is_requeued_and_says_why(site: Site) -> None:
     others = site.take(WHOLE_GPUS)
     job = site.slurm.sbatch("echo lease=$GSAAS_LEASE", "--cgpus=1")
-    until(lambda: site.slurm.show(job)["Restarts"] == "1", "the job to be requeued", patience=90)
+    until(lambda: site.slurm.show(job)["Restarts"] == "1", "the job to be requeued", PATIENCE)
     assert "AdminComment=gsaas: " in site.slurm.run("scontrol", "-o", "show", "job", str(job))
     assert set(site.slurm.states().values()) <= {"idle", "allocated", "mixed"}
     site.cloud.terminate(others)
@@ -185,18 +202,18 @@ def test_a_job_gives_its_cgpus_back_whatever_ends_it(site: Site, end: str) -> No
 def test_the_cgpus_of_a_killed_slurmstepd_are_given_back(site: Site) -> None:
     job = site.slurm.sbatch("sleep 600", *ONE_CGPU, "--nodelist=n1", "--no-requeue")
     site.slurm.await_state(job, "RUNNING")
-    for pid in until(lambda: site.slurm.step_processes(job), "the job's slurmstepd"):
+    for pid in site.slurm.await_step(job):
         os.kill(pid, signal.SIGKILL)
 
     def noticed() -> bool:
-        # slurmctld learns of it when the node registers, as slurmd does when it starts, but not in the first 20 s of
+        # slurmctld learns of it when the node registers, as slurmd does when it starts, but not in the first 40 s of
         # the job: BatchStartTimeout and MessageTimeout.
         site.slurm.stop("n1")
         site.slurm.start_node("n1")
         time.sleep(5)
         return job not in site.slurm.running()
 
-    until(noticed, "slurmctld to notice", patience=180)
+    until(noticed, "slurmctld to notice", PATIENCE)
     site.await_release([job])
 
 
@@ -305,6 +322,7 @@ def test_a_job_keeps_its_cgpus_while_slurmd_is_started_again(site: Site) -> None
     job = site.slurm.sbatch(CONNECT, *ONE_CGPU, "--nodelist=n2")
     site.slurm.await_state(job, "RUNNING")
     lease = site.await_leases(job, "ACTIVE")["n2"]
+    site.slurm.await_step(job)
     site.slurm.kill("n2")
     site.slurm.start_node("n2")
     assert site.reconcile() == []
@@ -321,7 +339,7 @@ def test_the_cgpus_of_a_node_that_dies_are_released_by_the_controller(site: Site
     site.slurm.await_state(job, "RUNNING")
     site.await_leases(job, "ACTIVE")
     die(site, "n1")
-    until(lambda: site.slurm.states()["n1"].startswith("down"), "n1 to be down", patience=90)
+    until(lambda: site.slurm.states()["n1"].startswith("down"), "n1 to be down", PATIENCE)
     until(lambda: set(site.leases_of(job)) == {"n1"}, "the epilog of n0")
     assert site.reconcile(grace=600) == []
     assert site.reconcile() == [f"slurm/{site.slurm.name}/{job}.0/n1"]
@@ -362,7 +380,7 @@ def test_no_user_but_root_and_slurms_may_reconcile(site: Site) -> None:
 
 def test_a_job_that_slurmctld_has_forgotten_keeps_its_cgpus_while_it_runs(site: Site) -> None:
     job = site.slurm.sbatch("sleep 600", *ONE_CGPU, "--nodelist=n1")
-    site.slurm.await_state(job, "RUNNING")
+    site.slurm.await_step(job)
     site.slurm.stop("n1")  # so that the node does not register, and the job runs on
     site.slurm.kill("slurmctld")
     site.slurm.forget_jobs(job + 1)
@@ -391,7 +409,7 @@ def test_reconcile_leaves_what_is_not_this_clusters(site: Site) -> None:
 def test_while_the_api_is_away_jobs_are_requeued_and_no_node_is_drained(site: Site) -> None:
     site.cloud.kill()
     job = site.slurm.sbatch("echo lease=$GSAAS_LEASE", *ONE_CGPU)
-    until(lambda: site.slurm.show(job)["Restarts"] == "1", "the job to be requeued", patience=90)
+    until(lambda: site.slurm.show(job)["Restarts"] == "1", "the job to be requeued", PATIENCE)
     assert set(site.slurm.states().values()) <= {"idle", "allocated", "mixed"}
     site.cloud.start()
     site.slurm.await_state(job, "COMPLETED")
@@ -402,7 +420,7 @@ def test_many_jobs_with_kills_everywhere_leak_nothing(site: Site) -> None:
     overdue = site.slurm.sbatch("sleep 600", *ONE_CGPU, "--nodelist=n0", "--time=1") if ALL else 0
     chance = random.Random(15)  # noqa: S311 - repeatable, not secret
     jobs = []
-    for number in range(200 if ALL else 40):
+    for number in range(100 if ALL else 40):
         seconds = chance.choice((0, 0.2, 0.5))
         nodes = 2 if number % 10 == 0 else 1
         jobs.append(site.slurm.sbatch(f"sleep {seconds}", *ONE_CGPU, f"--nodes={nodes}"))

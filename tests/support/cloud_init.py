@@ -14,14 +14,17 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FETCHED = REPOSITORY / "build" / "cloud-init"
+CODE = "usr/lib/python3/dist-packages"
 PACKAGES = ("cloud-init-base", "cloud-init")  # newer releases keep the code in the first
 
 
@@ -73,10 +76,6 @@ class CloudInit:
         ]
         return Outcome(parts, answer["config"], answer["files"], answer["log"])
 
-    def faults(self, config: dict[str, Any]) -> list[str]:
-        """What cloud-init's schema has to say against a cloud-config."""
-        return self._ask({"schema": config})["faults"]
-
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
@@ -91,7 +90,7 @@ class CloudInit:
 
 def _package() -> Path:
     given = os.environ.get("GSAAS_CLOUD_INIT")
-    folder = Path(given) if given else FETCHED / "usr/lib/python3/dist-packages"
+    folder = Path(given) if given else FETCHED / CODE
     if not (folder / "cloudinit").is_dir():
         raise RuntimeError(
             f"cloud-init is not in {folder}: run `./dev setup`, "
@@ -101,14 +100,24 @@ def _package() -> Path:
 
 
 def fetch() -> None:
-    """Put the package's files into `build/cloud-init`, if they are not there."""
-    FETCHED.mkdir(parents=True, exist_ok=True)
-    for package in PACKAGES:
-        if (FETCHED / "usr/lib/python3/dist-packages/cloudinit").is_dir():
-            return
-        subprocess.run(["apt-get", "download", "-q", package], cwd=FETCHED, check=False)
-        for archive in FETCHED.glob(f"{package}_*.deb"):
-            subprocess.run(["dpkg-deb", "--extract", str(archive), str(FETCHED)], check=True)
+    """Put the package's files into `build/cloud-init`, if they are not there.
+
+    They get there all at once, or not at all if this is interrupted.
+    """
+    if (FETCHED / CODE / "cloudinit").is_dir():
+        return
+    shutil.rmtree(FETCHED, ignore_errors=True)
+    FETCHED.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="cloud-init-", dir=FETCHED.parent) as name:
+        archives, files = Path(name, "archives"), Path(name, "files")
+        archives.mkdir()
+        for package in PACKAGES:
+            subprocess.run(["apt-get", "download", "-q", package], cwd=archives, check=False)
+            for archive in archives.glob(f"{package}_*.deb"):
+                subprocess.run(["dpkg-deb", "--extract", archive, files], check=True)
+            if (files / CODE / "cloudinit").is_dir():
+                files.rename(FETCHED)
+                break
     _package()
 
 

@@ -22,7 +22,6 @@ sys.path.insert(0, sys.argv[1])
 
 import yaml
 from cloudinit import handlers, helpers, stages, subp, user_data
-from cloudinit.config import schema
 from cloudinit.settings import PER_INSTANCE
 
 
@@ -64,6 +63,7 @@ def handle(blob: bytes, root: Path) -> dict[str, Any]:
     sensitive.write_text(json.dumps({"v1": {"instance_id": "i-1"}}))
 
     message = user_data.UserDataProcessor(paths).process(blob)
+    str(message).encode()  # cloud-init stores it before it handles any part
     parts = []
     handlers.walk(message, lambda data, *part: data.append(part), parts)
 
@@ -72,7 +72,10 @@ def handle(blob: bytes, root: Path) -> dict[str, Any]:
     init.datasource = datasource
     init._cfg = {}
     init.cloudify = lambda: None
-    init._do_handlers(message, init._default_handlers(), PER_INSTANCE)
+    try:
+        init._do_handlers(message, init._default_handlers(), PER_INSTANCE)
+    except (Exception, SystemExit) as exc:  # noqa: BLE001  what was handled before stays
+        logging.getLogger().error("cloud-init handles no further part: %r", exc)
 
     config = Path(paths.get_ipath("cloud_config"))
     return {
@@ -93,23 +96,16 @@ def handle(blob: bytes, root: Path) -> dict[str, Any]:
     }
 
 
-def as_bytes(payload: str | bytes) -> bytes:
-    return payload.encode("utf-8", "surrogateescape") if isinstance(payload, str) else payload
-
-
-def faults(config: dict[str, Any]) -> list[str]:
-    try:
-        schema.validate_cloudconfig_schema(config, schema=schema.get_schema(), strict=True)
-    except schema.SchemaValidationError as exc:
-        return [str(exc)]
-    return []
+def as_bytes(payload: str | bytes | None) -> bytes:
+    """Return the payload; nothing of a message inside a message, whose parts follow."""
+    if isinstance(payload, str):
+        return payload.encode("utf-8", "surrogateescape")
+    return payload or b""
 
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
     try:
-        if "read" in question:
-            return read(base64.b64decode(question["read"]))
-        return {"faults": faults(question["schema"])}
+        return read(base64.b64decode(question["read"]))
     except Exception:  # noqa: BLE001  whatever cloud-init raises is the answer
         return {"failure": traceback.format_exc()}
 

@@ -13,7 +13,6 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,10 +20,9 @@ from pathlib import Path
 
 import sqlalchemy
 
-from tests.support.waiting import until
+from tests.support import folders
+from tests.support.waiting import PATIENCE, until
 
-START_PATIENCE = 60  # seconds
-STOP_PATIENCE = 30  # seconds
 USER, GROUP = "nobody", "nogroup"
 
 
@@ -87,7 +85,7 @@ class Daemon(Server):
     stop_signal = signal.SIGTERM
 
     def __enter__(self) -> Daemon:
-        self.directory = Path(tempfile.mkdtemp(prefix="gsaas-test-"))
+        self.directory = folders.make("database")
         try:
             if os.geteuid() == 0:
                 shutil.chown(self.directory, USER, GROUP)
@@ -108,25 +106,25 @@ class Daemon(Server):
 
     def kill(self) -> None:
         """End it without warning, with the processes that it has started: PostgreSQL has one for each connection."""
-        children = _children(self._process.pid)
+        started = children(self._process.pid)
         self._process.kill()
-        for pid in children:
+        for pid in started:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._process.wait()
-        until(lambda: not any(map(_runs, children)), f"the processes of {self.program} to end")
+        until(lambda: not any(map(runs, started)), f"the processes of {self.program} to end")
 
     def stop(self) -> None:
         """End it as a service manager does: clients are told."""
         self._process.send_signal(self.stop_signal)
-        self._process.wait(STOP_PATIENCE)
+        self._process.wait(PATIENCE)
 
     def __exit__(self, *exc: object) -> None:
         process = getattr(self, "_process", None)
         if process is not None:
             process.send_signal(self.stop_signal)
             try:
-                process.wait(STOP_PATIENCE)
+                process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -178,7 +176,7 @@ class Daemon(Server):
             connection.exec_driver_sql(statement)
 
     def _await(self) -> None:
-        deadline = time.monotonic() + START_PATIENCE
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 return self._administer("SELECT 1")
@@ -273,7 +271,7 @@ class PostgreSQL(Daemon):
         return f"postgresql+psycopg://postgres@/{name}?host={self.directory}"
 
 
-def _children(parent: int) -> list[int]:
+def children(parent: int) -> list[int]:
     """Return the pids of the processes that a process has started."""
     return [
         int(folder.name)
@@ -282,7 +280,7 @@ def _children(parent: int) -> list[int]:
     ]
 
 
-def _runs(pid: int) -> bool:
+def runs(pid: int) -> bool:
     """Return whether a process is there, and not only waits for its parent to hear of its end."""
     state = _state(pid)
     return bool(state) and state[0] != "Z"

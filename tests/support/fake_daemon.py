@@ -7,6 +7,7 @@ It speaks the simulated middleware's protocol: on connect, one line of JSON that
 
     fork         a child that shares the listener and outlives its parent
     escape       a child in a session of its own that outlives its parent
+    another-port it listens on the port after PORT, too
     deaf         SIGTERM is ignored, by children too
     mute         connections are taken and never answered
     fail         ends at once with status 3 and a last word
@@ -39,7 +40,11 @@ def main(port, gpu, *behaviours):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if "chatty" in behaviours:
         print("x\n" * 20_000, end="", flush=True)
-    listener = socket.create_server(("0.0.0.0", int(port)))
+    ports = range(int(port), int(port) + 1 + behaviours.count("another-port"))
+    listener, *others = [socket.create_server(("0.0.0.0", number)) for number in ports]
+    for other in others:
+        if os.fork() == 0:
+            serve(other, gpu, behaviours)
     if "fork" in behaviours and os.fork() == 0:
         serve(listener, gpu, behaviours)
     if "escape" in behaviours and os.fork() == 0:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,9 +14,10 @@ from pathlib import Path
 
 import sqlalchemy
 
-from tests.support.databases import START_PATIENCE, MariaDB, MissingServerError
+from tests.support import folders
+from tests.support.databases import MariaDB, MissingServerError
 from tests.support.ports import free_ports
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 PROVIDER = Path("/usr/lib/galera/libgalera_smm.so")
 
@@ -113,9 +114,9 @@ def cluster(patience: Sequence[str] = PATIENT) -> Iterator[tuple[Node, Node]]:
     """Yield the two nodes of a cluster."""
     first, second = Node(), Node()
     first.patience = second.patience = patience
-    with tempfile.TemporaryDirectory(prefix="gsaas-test-") as folder:
-        first.shared = second.shared = Path(folder)
-        first.shared.chmod(0o777)
+    first.shared = second.shared = folders.make("cluster")
+    first.shared.chmod(0o777)
+    try:
         with first:
             first.stop()  # so that its files can be copied
             state = first.directory / "data" / "grastate.dat"
@@ -128,6 +129,8 @@ def cluster(patience: Sequence[str] = PATIENT) -> Iterator[tuple[Node, Node]]:
             with second:
                 _await_size(first, 2)
                 yield first, second
+    finally:
+        shutil.rmtree(first.shared)
 
 
 @contextmanager
@@ -135,10 +138,18 @@ def frozen(first: Node, second: Node) -> Iterator[None]:
     """Have *second* stand still, which *first* notices in a while; both answer queries afterwards."""
     os.kill(second.pid, signal.SIGSTOP)
     try:
+        # A thread that the signal has not reached yet could still acknowledge what the first one writes.
+        until(lambda: stands_still(second.pid), "every thread of the node to stand still")
         yield
     finally:
         os.kill(second.pid, signal.SIGCONT)
         until(lambda: is_ready(first) and is_ready(second), "the nodes to find each other")
+
+
+def stands_still(pid: int) -> bool:
+    """Return whether the kernel has stopped each thread of a process (proc_pid_stat(5))."""
+    stats = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 @contextmanager
@@ -161,7 +172,7 @@ def is_ready(node: Node) -> bool:
 
 
 def _await_size(node: Node, size: int) -> None:
-    deadline = time.monotonic() + START_PATIENCE
+    deadline = time.monotonic() + PATIENCE
     while node.status("wsrep_cluster_size") != str(size):
         assert time.monotonic() < deadline, "the nodes have not found each other"
         time.sleep(0.1)

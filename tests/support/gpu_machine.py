@@ -8,22 +8,18 @@ other drivers, which exist everywhere and do nothing until they are used, stand 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pyroute2 import netns
-
 from tests.kernel.devstack.machine import REPOSITORY, Machine
+from tests.support import folders, shipped_monitor
+from tests.support.shipped_monitor import SOURCE
+from tests.support.waiting import PATIENCE
 
-SOURCE = "/opt/source"
-"""Where the machine sees this repository: units see nothing in /root and /home."""
 GPUS = {
     "GPU-00000000-0000-4000-8000-000000000000": ("nvidia0", "0000:3b:00.0", (10, 200)),  # tun
     "GPU-00000000-0000-4000-8000-000000000001": ("nvidia1", "0000:5e:00.0", (10, 229)),  # fuse
@@ -33,12 +29,6 @@ MINE, OTHER = GPUS
 PORTS = {MINE: 8308, OTHER: 8309}
 """Those of the daemons of whole GPUs."""
 SECRET = "the-password-of-the-message-bus"
-PACKAGES = Path(sys.prefix) / f"lib/python3.{sys.version_info.minor}/site-packages"
-MONITOR = f"""\
-#!/bin/sh
-export PYTHONPATH={SOURCE}:{SOURCE}/{PACKAGES.relative_to(REPOSITORY) if PACKAGES.is_relative_to(REPOSITORY) else ""}
-exec /usr/bin/python3 -B -m gsaas.cli.monitor "$@"
-"""
 CONFIGURATION = f"""\
 [DEFAULT]
 host = gpu1
@@ -66,17 +56,10 @@ gpus = {len(GPUS)}
 uuids = {json.dumps(list(GPUS))}
 """
 INSTALL = f"""\
-mkdir -p {SOURCE} /opt/gsaas/bin
+mkdir -p {SOURCE}
 mount --rbind {REPOSITORY} {SOURCE}
-useradd --system --home-dir /nonexistent --shell /usr/sbin/nologin gsaas
-useradd --system --user-group --home-dir /nonexistent --shell /usr/sbin/nologin gsaas-monitor
-install -d -m 0750 -o root -g gsaas /etc/gsaas
-cp {REPOSITORY}/etc/gsaas/systemd/gsaas-monitor.service /etc/systemd/system/
-cp {REPOSITORY}/etc/gsaas/polkit/gsaas-monitor.rules /etc/polkit-1/rules.d/
-cp {REPOSITORY}/tests/support/*_daemon.py /opt/
-install -m 0755 /dev/stdin /opt/gsaas/bin/gsaas-monitor <<'END'
-{MONITOR}
-END
+{shipped_monitor.INSTALL}
+cp {SOURCE}/tests/support/*_daemon.py /opt/
 cd /etc/systemd/system
 mkdir gsaas-monitor.service.d
 printf '[Service]\nBindReadOnlyPaths=/opt/driver:/proc/driver\n' >gsaas-monitor.service.d/driver.conf
@@ -84,7 +67,7 @@ systemctl daemon-reload
 """
 CONNECT = """\
 import socket, sys
-try: print(socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5).recv(99).decode())
+try: print(socket.create_connection(("127.0.0.1", int(sys.argv[1])), 60).recv(99).decode())
 except OSError as error: print(type(error).__name__)
 """
 ORDER = """\
@@ -101,8 +84,8 @@ class GpuMachine:
     """Use it in a `with` block, which boots it."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="gsaas-gpu-host-", dir="/var/tmp"))
-        self.shared = Path(tempfile.mkdtemp(prefix="gsaas-shared-", dir="/var/tmp"))
+        self._folder = folders.make("gpu-host", folders.LARGE)
+        self.shared = folders.make("shared", folders.LARGE)
         self.shared.chmod(0o755)
         self._machine = Machine(self._folder, self.shared)
 
@@ -125,6 +108,11 @@ class GpuMachine:
         return self._machine.type(script, check)
 
     @property
+    def written(self) -> Path:
+        """The folder of what it has written on the file system that it shares with this machine."""
+        return self._folder / "written"
+
+    @property
     def leader(self) -> str:
         """The PID of its first process."""
         return self._machine._leader()
@@ -143,15 +131,8 @@ class GpuMachine:
     @contextmanager
     def network(self) -> Iterator[None]:
         """Run the block, and threads that it starts, in the machine's network."""
-        original = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        target = os.open(f"/proc/{self.leader}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            netns.setns(target)
+        with self._machine.network():
             yield
-        finally:
-            netns.setns(original)
-            os.close(original)
-            os.close(target)
 
     def configure(self, more: str = "") -> None:
         """Install the configuration of the monitor."""
@@ -170,7 +151,7 @@ class GpuMachine:
 
     def show(self, unit: str, field: str) -> str:
         """Return a property of a unit, as systemd has it."""
-        return self.type(f"systemctl show --value -p {field} {unit}").stdout.strip()
+        return self._machine.show(unit, field)
 
     def processes(self, unit: str) -> set[int]:
         """Return the PIDs, as the machine has them, of the processes in the control group of a unit."""
@@ -185,7 +166,7 @@ class GpuMachine:
             input=program,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE,
             check=False,
         )
         assert done.returncode == 0, done.stderr
@@ -209,7 +190,7 @@ class GpuMachine:
         """Return what root in the machine receives at *port*, or the name of the error."""
         program = (
             "import socket, sys\n"
-            f"try: print(socket.create_connection(('{address}', {port}), 5).recv(99).decode())\n"
+            f"try: print(socket.create_connection(('{address}', {port}), 60).recv(99).decode())\n"
             "except OSError as error: print(type(error).__name__)\n"
         )
         return self.type(f"/usr/bin/python3 -c \"$(cat <<'END'\n{program}\nEND\n)\"").stdout.strip()

@@ -13,6 +13,8 @@ from typing import Any
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
+from tests.support.waiting import PATIENCE
+
 SERVICE_USER = "gsaas"
 PASSWORD = "secret"
 
@@ -114,7 +116,7 @@ class Keystone:
             case "GET", "/v3/auth/tokens":
                 token = request.headers["X-Subject-Token"]
                 self.checked.append(token)
-                self.may_answer.wait(60)
+                self.may_answer.wait(PATIENCE)
                 if self.away:
                     return Response("down for maintenance", status=503)
                 if token not in self._tokens:

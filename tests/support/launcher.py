@@ -10,6 +10,8 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
+
 SOURCES = Path(__file__).parents[2] / "launcher"
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-g", "-O1"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
@@ -73,7 +75,7 @@ class Launcher:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*words)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
         assert "Sanitizer" not in err, err
         assert "runtime error" not in err, err
         return subprocess.CompletedProcess(words, process.returncode, out, err)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.cuda import driver
+from tests.support.waiting import PATIENCE
 
 REPOSITORY = Path(__file__).parents[2]
 COMMIT = "7fbd3647524855fedbaf46bc5d4e198276f9b1c8"
@@ -137,7 +138,7 @@ def _run(*command: str | Path, cwd: Path | None = None, timeout: float = 300) ->
 
 
 def _await_listener(port: int, process: subprocess.Popen) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         assert process.poll() is None, "the server has ended"
         # A bare connection would leave a process behind for ever, so /proc is asked.

@@ -106,12 +106,21 @@ def insert_as_before(database: Database, *rows: Base) -> None:
         for row in rows:
             model = table_of(type(row))
             names = {column["name"] for column in there.get_columns(model.name)}
-            columns = [column for column in model.columns if column.name in names]
+            columns = [
+                column
+                for column in model.columns
+                if column.name in names and not _is_left_to_the_database(row, column)
+            ]
             table = sqlalchemy.table(
                 model.name, *(sqlalchemy.column(each.name, each.type) for each in columns)
             )
             values = {each.name: _value(row, each) for each in columns}
             connection.execute(table.insert().values(values))
+
+
+def _is_left_to_the_database(row: Base, column: sqlalchemy.Column[Any]) -> bool:
+    unset = getattr(row, column.key) is None and column.default is None
+    return unset and column.server_default is not None
 
 
 def _value(row: Base, column: sqlalchemy.Column[Any]) -> Any:

@@ -8,21 +8,20 @@ from dataclasses import fields
 from typing import Any
 
 from gsaas.db.database import Database
-from gsaas.gpgpums.addresses import MaskedAddresses
-from gsaas.gpgpums.allocation import AccessRules
 from gsaas.gpgpums.batches import Batches
-from gsaas.gpgpums.changes import Change, Entry
+from gsaas.gpgpums.changes import Change
 from gsaas.gpgpums.claims import Claims, Tuning
+from gsaas.gpgpums.committer import Clients
+from gsaas.gpgpums.entries import Entry
 from gsaas.gpgpums.indexed_gpus import Mix
 from gsaas.gpgpums.mirror import Mirror
 from gsaas.gpgpums.pool import Pool
-from gsaas.gpgpums.queue_manager import Clients
-from gsaas.gpgpums.view import QueueRules, Rules
+from gsaas.gpgpums.rules import AccessRules, MaskedAddresses, QueueRules, Rules
 
 MASKED = MaskedAddresses("169.254.71.0/24", 8308)
 LOCAL = MaskedAddresses("169.254.72.0/21", 8308)
 
-Group = Batches[Change, Entry]
+Committing = Batches[Change, Entry]
 
 
 def open_claims(
@@ -78,19 +77,15 @@ def open_mirror(database: Database, heartbeat_timeout: float = 35) -> Mirror:
     return mirror
 
 
-def claims_in_turn(claims: Claims) -> Group:
+def batches_of(claims: Claims) -> Committing:
     """Where the claims of threads wait to be written together."""
     return claims._committer._batches
 
 
-returns_in_turn = claims_in_turn
-"""Returns are written together with claims."""
-
-
-def is_writing(group: Group) -> bool:
+def is_writing(batch: Committing) -> bool:
     """Whether a thread writes now, and none waits."""
-    return group._is_led and not group._waiting
+    return batch._is_led and not batch._waiting
 
 
-def number_waiting(group: Group) -> int:
-    return len(group._waiting)
+def number_waiting(batch: Committing) -> int:
+    return len(batch._waiting)

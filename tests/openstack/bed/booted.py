@@ -4,7 +4,7 @@
 1. A machine sees what is installed on this one, in an overlay. What it writes stays in a folder of the bed's.
 2. It starts no service of this machine's: there are none in it but systemd's own.
 3. It is a daemon in a control group and a mount namespace of its own, so that nothing of it outlives it.
-4. It is no part of the whole bed: `up` and `down` take away what somebody left of it.
+4. `up` and `down` take away what somebody left of it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.openstack.bed import commands, processes, settings
 from tests.openstack.bed.errors import BedError
@@ -26,7 +27,7 @@ BOOT = """\
 echo $$ >"$1/group/cgroup.procs"
 mkdir --parents /run/systemd/nspawn
 mount -t tmpfs none /run/systemd/nspawn # it never removes its locks
-mount -t cgroup2 none /sys/fs/cgroup # nor groups of version 1
+test -e /sys/fs/cgroup/cgroup.controllers || mount -t cgroup2 none /sys/fs/cgroup # nor groups of version 1
 mount -t overlay -o "lowerdir=/,upperdir=$1/written,workdir=$1/work" overlay "$1/root"
 shift
 exec systemd-nspawn --quiet --boot --register=no --keep-unit --capability=all --system-call-filter=bpf \\
@@ -42,7 +43,8 @@ class Machine:
     """A machine called *name* in the network of *namespace*, or of this machine.
 
     It begins with a copy of what *like* has written, which is off, or with nothing of its own. *hosts* are lines of its
-    /etc/hosts, and the programs in the folder *tools* go before all others.
+    /etc/hosts, and the programs in the folder *tools* go before all others. *binds* are folders of this machine, and
+    where it sees them.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Machine:
         like: Machine | None = None,
         hosts: str = "",
         tools: Path | None = None,
+        binds: Mapping[Path, str] = MappingProxyType({}),
     ) -> None:
         self.name = name
         self._folder = FOLDER / name
@@ -61,11 +64,12 @@ class Machine:
         self._tools = tools
         options = [f"--directory={self._folder / 'root'}", f"--machine={name}"]
         options.append(f"--bind={settings.DIR}:{settings.DIR}:norbind")
+        options += [f"--bind-ro={folder}:{place}" for folder, place in binds.items()]
         environment = {}
         if namespace:
             options.append(f"--network-namespace-path=/run/netns/{namespace}")
             environment = {"SYSTEMD_NSPAWN_API_VFS_WRITABLE": "network"}  # what is its own
-        self._daemon = processes.Daemon(
+        self.daemon = processes.Daemon(
             name=f"booted-{name}",
             command=("unshare", "--mount", "sh", "-euc", BOOT, "boot", self._folder, *options),
             environment=environment,
@@ -75,6 +79,14 @@ class Machine:
 
     def start(self) -> None:
         """Boot; `BedError` says why it did not come up."""
+        self.prepare()
+        processes.ensure(self.daemon)
+
+    def prepare(self) -> None:
+        """Make what it boots from, unless it is on."""
+        if processes.running(self.daemon.name):
+            return
+        self.remove()
         for made in ("work", "root"):
             (self._folder / made).mkdir(parents=True)
         etc = self._folder / "written" / "etc"
@@ -91,11 +103,15 @@ class Machine:
         for name, text in own.items():
             (etc / name).write_text(text)
         (self._folder / "group").symlink_to(add_group(f"gsaas-booted-{self.name}"))
-        processes.ensure(self._daemon)
 
     def stop(self) -> None:
         """Pull its plug; what it wrote stays."""
         pull(self._folder)
+
+    def remove(self) -> None:
+        """Pull its plug, and forget what it wrote."""
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def type(self, script: str, variables: Mapping[str, str] | None = None) -> str:
         """Have root's shell run *script*, and return what it prints; `BedError` if a line of it fails."""
@@ -137,7 +153,7 @@ class Machine:
 
     def _leader(self) -> int:
         """The machine's first process."""
-        record = processes.running(self._daemon.name)
+        record = processes.running(self.daemon.name)
         if record is None:
             raise BedError(f"{self.name} is off")
         return int(commands.run("pgrep", "--parent", str(record.pid)).split()[0])

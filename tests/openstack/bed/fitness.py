@@ -27,6 +27,8 @@ def lacks() -> str | None:
         return "root, for its bridges, namespaces and virtual machines"
     if not commands.succeeds("unshare", "--net", "--mount", "--uts", "true"):
         return "network and mount namespaces, and may not make them here"
+    if not commands.succeeds("grep", "--quiet", " cgroup2 ", "/proc/mounts"):
+        return "control groups of version 2, for a machine with systemd, and there are none"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
     if memory < MEMORY_MB:
         return f"{MEMORY_MB} MiB of memory, and there are {memory}"

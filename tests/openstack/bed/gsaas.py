@@ -2,7 +2,7 @@
 """GSaaS in the cloud: what an operator installs beside it, as processes of their own.
 
 The controllers' part runs on this machine: the API with several workers, and two engines. Every compute host has a
-RODVR endpoint and every GPU host a monitor, each on its machine (`machines`), with a configuration that holds no
+RODVR endpoint and every GPU host a monitor, each on its machine (`machines`, `cpu_host`). Its configuration holds no
 database, no password but that of its host's account on the message bus, and the key of this agent.
 
 GSaaS runs from the environment that runs this, not from the cloud's own.
@@ -19,6 +19,7 @@ from gsaas import rpc
 from tests.openstack.bed import (
     accounts,
     commands,
+    cpu_host,
     database,
     files,
     keystone,
@@ -49,7 +50,10 @@ WITHDRAWN = STATE / "gsaas" / "withdrawn"
 COMPUTE_HOSTS = (REAL_HOST, *FAKE_HOSTS)
 GPUS = {**dict.fromkeys(machines.GPU_HOSTS, 4), REAL_HOST: 2}
 """GPU host -> how many it has. The last is a compute host as well, so its GPUs can be local ones."""
-AGENTS = {"compute": (rpc.RODVR, COMPUTE_HOSTS), "gpu": (rpc.MONITOR, tuple(GPUS))}
+AGENTS = {
+    "compute": (rpc.RODVR, COMPUTE_HOSTS),
+    "gpu": (rpc.MONITOR, (*GPUS, machines.CPU_HOST)),
+}
 """Role of a host -> its agent, and the hosts that have it."""
 GPU_MEMORY = 8192
 """MiB of each GPU."""
@@ -139,6 +143,12 @@ def units() -> list[Unit]:
             daemons=(*MONITORS, *ENDPOINTS),
             finish=await_reports,
         ),
+        *cpu_host.units(),
+        Unit(
+            "gsaas on the CPU host",
+            needs=("gsaas engines", "CPU host", "ggml"),
+            finish=start_cpu_host,
+        ),
     ]
 
 
@@ -151,14 +161,16 @@ def prepare() -> None:
     accounts.make(
         {
             machine: [role for role, (_, hosts) in AGENTS.items() if machine in hosts]
-            for machine in dict.fromkeys((*GPUS, *COMPUTE_HOSTS))
+            for machine in dict.fromkeys((*GPUS, *COMPUTE_HOSTS, machines.CPU_HOST))
         }
     )
     for name, hosts in AGENTS.values():
         for machine in hosts:
             bus = accounts.url(machine, machines.management_address(REAL_HOST))
+            own = cpu_host.configuration() if machine == machines.CPU_HOST else {}
             files.write_ini(
-                _settings(name, machine), {**_common(bus), "bus": accounts.keys(name, machine)}
+                _settings(name, machine),
+                files.merge(_common(bus), {"bus": accounts.keys(name, machine)}, own),
             )
     files.write_ini(CONTROLLER, files.merge(_common(accounts.url()), _controller()))
     once(STATE / "gsaas" / "made-from", files.digest(sorted(MIGRATIONS.glob("*.py"))), _make_tables)
@@ -169,6 +181,17 @@ def _make_tables() -> None:
     database.query("DROP DATABASE IF EXISTS gsaas")
     database.create("gsaas", USER)
     commands.run(program("gsaas-manage"), "--config-file", CONTROLLER, "db", "upgrade")
+
+
+def start_cpu_host() -> None:
+    """Have the monitor of the CPU host run, and return once its devices are known."""
+    cpu_host.start(_settings(rpc.MONITOR, machines.CPU_HOST))
+    count = "SELECT COUNT(*) FROM gpus WHERE uuid LIKE 'CPU-%'"
+    processes.wait_until(
+        lambda: int(database.query(count, "gsaas")[0]) >= cpu_host.DEVICES,
+        PATIENCE,
+        "GSaaS knows the devices of the CPU host",
+    )
 
 
 def await_reports() -> None:
@@ -193,6 +216,7 @@ def remove() -> None:
 def withdraw(hosts: Iterable[str]) -> None:
     """Have the cloud, and *hosts* of the pretended ones, as if nobody had ever installed GSaaS there."""
     files.write(WITHDRAWN, "\n".join(hosts))
+    cpu_host.remove()
     daemons = [daemon.name for unit in units() for daemon in unit.daemons]
     pids = {record.pid for name in daemons if (record := processes.running(name))}
     processes.end({*pids, *processes.descendants(pids)})
@@ -233,7 +257,7 @@ def _common(bus: str) -> dict[str, dict[str, Any]]:
     return {
         "DEFAULT": {"transport_url": bus},
         "monitor": {"source": "simulated", "inventory": INVENTORY},
-        "remoting": {"driver": "simulated"},
+        "remoting": {"driver": "simulated", "cpu_driver": cpu_host.DRIVER},
         "rodvr": {"gpu_device": machines.GPU_DEVICE},
         "gpu_network": {"prefixes": f"{machines.NETWORKS[machines.GPU_DEVICE]}.0/24"},
     }

@@ -4,7 +4,7 @@
 Three files, as Nova boots them without a boot loader: a kernel, an initial RAM disk with one static
 program (`guest/init.c`), and a disk with one file system. No loop device and no mount is needed.
 
-In it for the tests: Python 3, `nc`, `curl`, `ip`, `ping`. The console is the serial port.
+In it for the tests: Python 3, `nc`, `curl`, `ip`, `ping`, and ggml's client libraries. The console is the serial port.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import re
 import shutil
 from pathlib import Path
 
+from gsaas.remoting.ggml import Ggml
 from tests.openstack.bed import commands, files
 from tests.openstack.bed.errors import BedError
 from tests.openstack.bed.once import once
 from tests.openstack.bed.settings import GUEST
 from tests.openstack.bed.work import Unit
+from tests.support import ggml
 
 KERNEL = GUEST / "vmlinuz"
 RAMDISK = GUEST / "initrd"
@@ -41,6 +43,7 @@ PACKAGES = (
     "python3-minimal",
     "python3-cffi-backend",  # python3-cryptography wants it by a name that debootstrap cannot resolve
     "cloud-init",
+    "libgomp1",  # for ggml
 )
 KERNEL_PACKAGE = "linux-image-cloud-amd64"
 BOOT_DRIVERS = (
@@ -65,16 +68,33 @@ WORK = GUEST / "work"
 ROOT = WORK / "root"
 
 
+BASE_RECIPE = files.digest([], RELEASE, PACKAGES)
+LIBRARIES = ("libggml-base.so", "libggml-rpc.so")
+"""Those of ggml that a client needs."""
+
+
 def units() -> list[Unit]:
-    return [Unit("guest image", prepare=build)]
+    return [
+        Unit("ggml", prepare=build_ggml),
+        Unit("guest base", prepare=build_base),
+        Unit("guest image", needs=("ggml", "guest base"), prepare=build),
+    ]
+
+
+def build_ggml() -> None:
+    """Make ggml's libraries, for guests and for the daemons of the CPU host."""
+    ggml.built()
+
+
+def build_base() -> None:
+    """Fetch the packages, which takes a minute."""
+    once(GUEST / "base.made-from", BASE_RECIPE, _make_base)
 
 
 def build() -> None:
     """Make the three files, unless they were made from what is here now."""
-    base_recipe = files.digest([], RELEASE, PACKAGES)
-    recipe = files.digest([*sorted(SOURCES.iterdir()), Path(__file__)])
-    once(GUEST / "base.made-from", base_recipe, _make_base)
-    once(GUEST / "made-from", base_recipe + recipe, _make)
+    made_from = files.digest([*sorted(SOURCES.iterdir()), Path(__file__), Path(ggml.__file__)])
+    once(GUEST / "made-from", BASE_RECIPE + made_from, _make)
 
 
 def _make() -> None:
@@ -89,7 +109,7 @@ def _make() -> None:
 
 
 def _make_base() -> None:
-    """The packages, kept apart from the rest: fetching them takes a minute."""
+    """The packages, kept apart from the rest."""
     shutil.rmtree(WORK, ignore_errors=True)
     WORK.mkdir(parents=True)
     commands.run(
@@ -141,6 +161,10 @@ def _configure() -> None:
     (ROOT / "etc" / "fstab").write_text("/dev/vda / ext4 defaults,noatime 0 0\n")
     for name in ("machine-id", "resolv.conf"):
         (ROOT / "etc" / name).write_text("")
+    libraries = ROOT / Ggml.library_path.lstrip("/")
+    libraries.mkdir(parents=True)
+    for name in LIBRARIES:
+        shutil.copy(ggml.FOLDER / "ggml/lib" / name, libraries)
     systemd = ROOT / "etc" / "systemd"
     for name in (SOURCES / "masked-units").read_text().split():
         unit = systemd / "system" / name

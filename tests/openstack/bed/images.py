@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guest in Glance, for everybody."""
+"""The guest in Glance, and a disk with nothing on it, for everybody."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from tests.openstack.bed import guest_image, rest
-from tests.openstack.bed.settings import IMAGE
+from tests.openstack.bed import files, guest_image, rest
+from tests.openstack.bed.settings import EMPTY_IMAGE, IMAGE, STATE
 from tests.openstack.bed.work import Unit
+
+EMPTY_DISK = STATE / "empty.raw"
+EMPTY_SIZE = 2**20
+"""Bytes."""
+HARDWARE = {"hw_cdrom_bus": "ide", "hw_rng_model": "virtio", "hw_video_model": "none"}
 
 
 def units() -> list[Unit]:
@@ -26,10 +31,10 @@ def upload() -> None:
         kernel_id=kernel,
         ramdisk_id=ramdisk,
         os_command_line=guest_image.KERNEL_ARGUMENTS,
-        hw_cdrom_bus="ide",
-        hw_rng_model="virtio",
-        hw_video_model="none",
+        **HARDWARE,
     )
+    files.write(EMPTY_DISK, "\0" * EMPTY_SIZE)
+    _image(EMPTY_IMAGE, "raw", EMPTY_DISK, container="bare", **HARDWARE)
 
 
 def _image(

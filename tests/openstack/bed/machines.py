@@ -25,8 +25,10 @@ NETWORKS = {GPU_DEVICE: "192.168.50", MANAGEMENT_DEVICE: "192.168.51"}
 
 GPU_HOSTS = ("gpu1", "gpu2")
 """Machines that have GPUs and run no servers."""
+CPU_HOST = "cpu1"
+"""A machine whose processors and memory are devices."""
 NUMBERS = {REAL_HOST: 1} | {
-    name: number for number, name in enumerate((*GPU_HOSTS, *FAKE_HOSTS), start=11)
+    name: number for number, name in enumerate((*GPU_HOSTS, *FAKE_HOSTS, CPU_HOST), start=11)
 }
 """Machine -> the last number of its addresses."""
 

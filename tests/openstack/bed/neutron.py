@@ -184,7 +184,7 @@ def _server() -> dict[str, dict[str, Any]]:
             "rpc_state_report_workers": 0,
             "global_physnet_mtu": 1500,
         },
-        "agent": {"root_helper": "sudo", "report_interval": 10},
+        "agent": {"root_helper": "sudo", "report_interval": 30},
         "database": {"connection": database.url("neutron", "neutron")},
         "oslo_concurrency": {"lock_path": RUN / "neutron-locks"},
         **keystone.token_check("neutron"),

@@ -98,8 +98,9 @@ def common(name: str, host: str) -> dict[str, dict[str, Any]]:
             "allow_resize_to_same_host": True,
             "vif_plugging_is_fatal": True,
             "vif_plugging_timeout": 120,
-            "report_interval": 10,
-            "service_down_time": 60,
+            # By each report of a host, which no test needs, conductor, message bus and database work, too.
+            "report_interval": 30,
+            "service_down_time": 90,
             "graceful_shutdown_timeout": 5,
             "manager_shutdown_timeout": 3,
         },

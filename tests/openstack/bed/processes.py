@@ -28,7 +28,8 @@ MARK = "GSAAS_CLOUD_DAEMON_OF"
 STOP_PATIENCE = 6
 """Seconds before an end is forced: nova-compute alone would take minutes to wait for its peers."""
 TAIL = 25
-POLL = 0.25
+POLL = 1.0
+"""Seconds between two looks, many of which ask a service that is starting, too."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from tests.openstack.bed import (
     placement,
     switch,
     tenants,
+    user_data,
     venv,
 )
 from tests.openstack.bed.processes import Daemon
@@ -49,6 +50,7 @@ PARTS: tuple[ModuleType, ...] = (
     hypervisors,
     tenants,
     images,
+    user_data,
     gsaas,
 )
 

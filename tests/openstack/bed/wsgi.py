@@ -33,7 +33,8 @@ def daemon(
             f"--processes={workers}",
             f"--threads={threads}",
             "--master",
-            "--lazy-apps",
+            # Processes of one service share what its first one has loaded.
+            *(("--lazy-apps",) if workers == 1 else ()),
             "--need-app",
             "--die-on-term",
             "--enable-threads",

@@ -196,7 +196,8 @@ result cuCtxPopCurrent_v2(void **context) { if (context) *context = current; cur
 result cuCtxGetDevice(int *device) { *device = current ? (int)(current - contexts) : 0; return current ? SUCCESS : INVALID_CONTEXT; }
 result cuCtxGetApiVersion(void *context, unsigned *version) { (void)context; *version = 3020; return SUCCESS; }
 result cuCtxGetFlags(unsigned *flags) { *flags = 0; return SUCCESS; }
-result cuCtxSynchronize(void) { return SUCCESS; }
+/* A GPU computes for a while, in which the processor has nothing to do. */
+result cuCtxSynchronize(void) { usleep(50000); return SUCCESS; }
 
 result cuMemGetInfo_v2(size_t *available, size_t *total)
 {
@@ -297,8 +298,9 @@ result cuFuncGetAttribute(int *value, int attribute, void *function) { (void)att
 
 static void run_affine(uint32_t *data, uint32_t size)
 {
+    const uint32_t more = getenv("FAKE_CUDA_WRONG") ? 8 : 7;
     for (uint32_t i = 0; i < size; i++)
-        data[i] = 3 * data[i] + (getenv("FAKE_CUDA_WRONG") ? 8 : 7);
+        data[i] = 3 * data[i] + more;
 }
 
 /* The loop over the inner index skips zeros: the right matrix of the tests has few other numbers. */

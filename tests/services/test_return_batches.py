@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from gsaas import exceptions
 from gsaas.db import leases, models
@@ -16,19 +17,17 @@ from gsaas.gpgpums import committer
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
 from gsaas.objects.request import Request
-from tests.services.groups import (
+from tests.services.batches import (
     PART,
-    PATIENCE,
     WHOLE,
     assert_books_are_right,
     claim,
     commits,
     lock_gpus,
     return_together,
-    until,
 )
-from tests.services.groups import attempts as attempts
-from tests.services.groups import claims as claims
+from tests.services.batches import attempts as attempts
+from tests.services.batches import claims as claims
 from tests.services.test_claims_race import (
     assert_all_returned,
     new_lease,
@@ -36,12 +35,12 @@ from tests.services.test_claims_race import (
     report_cloud,
 )
 from tests.support.scheduling import (
-    claims_in_turn,
+    batches_of,
     is_writing,
     lock_of,
     number_waiting,
-    returns_in_turn,
 )
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = [
     pytest.mark.services,
@@ -62,18 +61,18 @@ def test_a_lease_whose_row_others_have_locked_keeps_no_other_return_waiting(data
     assert_all_returned(database, 4)
 
 
-def test_returns_wait_for_a_group_of_claims_and_are_one_transaction_at_one_moment(database, claims):
+def test_returns_wait_for_a_batch_of_claims_and_are_one_transaction_at_one_moment(database, claims):
     names = [claim(claims, f"lease-{number}", PART).id for number in range(3)]
-    group = returns_in_turn(claims)
+    batch = batches_of(claims)
 
     with ThreadPoolExecutor(4) as threads, commits(database) as committed:
         with lock_of(claims):
             claiming = threads.submit(claim, claims, "claiming", PART)
-            until(lambda: is_writing(claims_in_turn(claims)))
+            until(lambda: is_writing(batches_of(claims)))
             returning = []
             for number, name in enumerate(names, start=1):
-                returning.append(threads.submit(claims.returns.release, name))
-                until(lambda number=number: number_waiting(group) == number)
+                returning.append(threads.submit(claims.release, name))
+                until(lambda number=number: number_waiting(batch) == number)
             assert released(database) == set()
         for one in [claiming, *returning]:
             one.result(PATIENCE)
@@ -93,7 +92,7 @@ def released(database: Database) -> set[str]:
         return set(session.scalars(select(models.LeaseRow.id).where(ended)))
 
 
-def test_the_queue_is_served_after_a_group_although_its_first_return_was_refused(database, claims):
+def test_the_queue_is_served_after_a_batch_although_its_first_return_was_refused(database, claims):
     plain = {"remoting": "lupine", "has_server": False}
     names = [claim(claims, f"lease-{number}", Request(4), **plain).id for number in range(2)]
     claims.queue.join(new_lease("waiting", Request(4)), Request(4))
@@ -106,14 +105,14 @@ def test_the_queue_is_served_after_a_group_although_its_first_return_was_refused
     def refuse(_: Lease) -> bool:
         raise exceptions.LeaseReleased(id="lease-0")
 
-    group = returns_in_turn(claims)
+    batch = batches_of(claims)
     with ThreadPoolExecutor(3) as threads:
-        threads.submit(claims.returns.terminate, names[0], if_=stop)
+        threads.submit(claims.terminate, names[0], if_=stop)
         assert entered.wait(PATIENCE)
-        refused = threads.submit(claims.returns.terminate, names[0], if_=refuse)
-        until(lambda: number_waiting(group) == 1)
-        fine = threads.submit(claims.returns.terminate, names[1])
-        until(lambda: number_waiting(group) == 2)
+        refused = threads.submit(claims.terminate, names[0], if_=refuse)
+        until(lambda: number_waiting(batch) == 1)
+        fine = threads.submit(claims.terminate, names[1])
+        until(lambda: number_waiting(batch) == 2)
         go.set()
 
     assert isinstance(refused.exception(), exceptions.LeaseReleased)
@@ -122,7 +121,7 @@ def test_the_queue_is_served_after_a_group_although_its_first_return_was_refused
         assert leases.get(connection, "waiting").claims != ()
 
 
-def test_a_lease_that_is_ended_twice_in_a_group_is_ended_once(database, claims):
+def test_a_lease_that_is_ended_twice_in_a_batch_is_ended_once(database, claims):
     name, other = (
         claim(claims, name, WHOLE, remoting="lupine", has_server=False).id
         for name in ("lease", "other")
@@ -133,14 +132,14 @@ def test_a_lease_that_is_ended_twice_in_a_group_is_ended_once(database, claims):
         entered.set()
         return go.wait(PATIENCE)
 
-    group = returns_in_turn(claims)
+    batch = batches_of(claims)
     with ThreadPoolExecutor(3) as threads:
-        threads.submit(claims.returns.terminate, other, if_=stop)
+        threads.submit(claims.terminate, other, if_=stop)
         assert entered.wait(PATIENCE)
         ended = []
         for number in range(1, 3):
-            ended.append(threads.submit(claims.returns.terminate, name))
-            until(lambda number=number: number_waiting(group) == number)
+            ended.append(threads.submit(claims.terminate, name))
+            until(lambda number=number: number_waiting(batch) == number)
         go.set()
 
     assert ended[0].result().status == Status.RELEASED
@@ -151,7 +150,7 @@ def test_a_lease_that_is_ended_twice_in_a_group_is_ended_once(database, claims):
     assert_all_returned(database, 2)
 
 
-def test_leases_that_wait_with_server_fields_leave_the_queue_in_a_group(database, claims):
+def test_leases_that_wait_with_server_fields_leave_the_queue_in_a_batch(database, claims):
     claim(claims, "holder", Request(8), has_server=False, remoting="lupine")
     names = ["one", "two"]
     for name in names:
@@ -163,15 +162,15 @@ def test_leases_that_wait_with_server_fields_leave_the_queue_in_a_group(database
         entered.set()
         return not go.wait(PATIENCE)
 
-    group = returns_in_turn(claims)
+    batch = batches_of(claims)
     with ThreadPoolExecutor(3) as threads:
-        threads.submit(claims.returns.terminate, "holder", if_=stop)
+        threads.submit(claims.terminate, "holder", if_=stop)
         assert entered.wait(PATIENCE)
         with commits(database) as committed:
             ended = []
             for number, name in enumerate(names, start=1):
-                ended.append(threads.submit(claims.returns.terminate, name))
-                until(lambda number=number: number_waiting(group) == number)
+                ended.append(threads.submit(claims.terminate, name))
+                until(lambda number=number: number_waiting(batch) == number)
             go.set()
             assert [one.result(PATIENCE).status for one in ended] == [Status.RELEASED] * 2
 
@@ -181,7 +180,7 @@ def test_leases_that_wait_with_server_fields_leave_the_queue_in_a_group(database
         assert leases.get(connection, "one").released_at is not None
 
 
-def test_a_group_waits_for_no_claims_of_other_leases(database, claims):
+def test_a_batch_waits_for_no_claims_of_other_leases(database, claims):
     """Of a table that is so small that the server might as well look at all of it."""
     names = [claim(claims, f"lease-{number}", PART).id for number in range(4)]
     between = [claim(claims, f"lease-{number}-and", PART).id for number in (0, 2)]
@@ -200,9 +199,9 @@ def test_a_return_that_waits_for_a_gpu_keeps_no_other_return_waiting(database, c
     with ThreadPoolExecutor(1) as threads:
         with database.writing() as connection:
             lock_gpus(connection, [stuck.claims[0].gpu_uuid])
-            waiting = threads.submit(claims.returns.release, stuck.id)
+            waiting = threads.submit(claims.release, stuck.id)
             until(lambda: attempts == [*range(committer.TOGETHER)])  # now it waits alone
-            claims.returns.release(other.id)
+            claims.release(other.id)
             assert released(database) == {other.id}
         waiting.result(PATIENCE)
     assert_all_returned(database, 2)
@@ -219,7 +218,7 @@ def test_a_lease_whose_gpu_others_have_locked_keeps_no_other_return_waiting(
             lock_gpus(connection, [made[0].claims[0].gpu_uuid])
             waiting = threads.submit(return_together, database, claims, names[:3])
             until(lambda: attempts == [*range(committer.TOGETHER)])  # now it waits alone
-            threads.submit(claims.returns.release, names[3]).result(PATIENCE)
+            threads.submit(claims.release, names[3]).result(PATIENCE)
             assert released(database) == {"last", *names[1:]}
             assert not waiting.done()
         waiting.result(PATIENCE)
@@ -227,7 +226,7 @@ def test_a_lease_whose_gpu_others_have_locked_keeps_no_other_return_waiting(
 
 
 @pytest.mark.parametrize("attempts", [2, 3])
-def test_what_a_group_leaves_out_is_returned_alone_however_few_attempts_there_are(
+def test_what_a_batch_leaves_out_is_returned_alone_however_few_attempts_there_are(
     database, attempts
 ):
     report_cloud(database, hosts=2, gpus_each=4)
@@ -244,7 +243,28 @@ def test_what_a_group_leaves_out_is_returned_alone_however_few_attempts_there_ar
     assert_all_returned(database, 3)
 
 
-def test_a_lease_that_was_left_out_of_a_group_is_returned_with_the_next_one(
+def test_a_return_with_a_single_attempt_waits_for_its_rows(database):
+    report_cloud(database, hosts=1, gpus_each=1)
+    claims = open_claims(database, attempts=1)
+    made = claim(claims, "lease", WHOLE)
+    locking = []
+
+    with ThreadPoolExecutor(1) as threads:
+        with database.writing() as connection:
+            lock_gpus(connection, [made.claims[0].gpu_uuid])
+
+            @event.listens_for(database.engine, "before_cursor_execute")
+            def note(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+                if "FROM gpus" in statement and "FOR UPDATE" in statement:
+                    locking.append(statement)
+
+            waiting = threads.submit(claims.release, made.id)
+            until(lambda: locking)
+        waiting.result(PATIENCE)
+    assert_all_returned(database, 1)
+
+
+def test_a_lease_that_was_left_out_of_a_batch_is_returned_with_the_next_one(
     database, claims, monkeypatch
 ):
     made = [claim(claims, f"lease-{number}", WHOLE) for number in range(3)]
@@ -257,7 +277,7 @@ def test_a_lease_that_was_left_out_of_a_group_is_returned_with_the_next_one(
         assert go.wait(PATIENCE)
 
     monkeypatch.setattr(committer, "_pause", pause)
-    group = returns_in_turn(claims)
+    batch = batches_of(claims)
     with ThreadPoolExecutor(3) as threads:
         with database.writing() as connection:
             lock_gpus(connection, [made[0].claims[0].gpu_uuid])
@@ -265,13 +285,13 @@ def test_a_lease_that_was_left_out_of_a_group_is_returned_with_the_next_one(
             assert left_out.wait(PATIENCE)
 
         def decide(_: Lease) -> bool:
-            threads.submit(claims.returns.release, names[2])
+            threads.submit(claims.release, names[2])
             go.set()
-            until(lambda: number_waiting(group) == 2)
+            until(lambda: number_waiting(batch) == 2)
             return True
 
         with commits(database) as committed:
-            claims.returns.terminate("before", if_=decide)
+            claims.terminate("before", if_=decide)
             returned.result(PATIENCE)
     assert len(committed) == 2  # that of the one before, and that of names[0] with names[2]
     assert_all_returned(database, 5)

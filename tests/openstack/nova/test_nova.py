@@ -22,6 +22,7 @@ from oslo_utils import timeutils
 from gsaas import exceptions
 from gsaas.cloud import server_tags
 from gsaas.cloud.base import Owner
+from gsaas.cloud.nova import cloud as nova_cloud
 from gsaas.cloud.nova.cloud import NovaCloud
 from gsaas.context import RequestContext
 from gsaas.db import leases
@@ -445,6 +446,22 @@ def test_what_notifications_missed_is_found_by_asking_nova_what_changed(
         behind.await_that(lambda: made(lease.id) == [])
 
 
+def test_what_changed_is_read_page_by_page_and_deleted_servers_too(
+    launches: Launches, owner: RequestContext, monkeypatch: pytest.MonkeyPatch
+):
+    began = timeutils.utcnow()
+    lease = launches.active(owner)
+    launches.release(lease.id)
+    launches.drive(lease.id, Status.RELEASED)
+    monkeypatch.setattr(nova_cloud, "_PAGE", 1)
+    found = [change.server_id for change in launches.cloud.server_changes(began)]
+    assert found.count(lease.server_id) == 1
+    assert len(found) == len(set(found))
+    # An engine that has just started learns from `server_hosts` which servers are gone.
+    found = [change.server_id for change in launches.cloud.server_changes(None)]
+    assert lease.server_id not in found
+
+
 def test_a_nova_that_is_away_for_a_while_disturbs_nothing_that_works(
     behind: Launches, proxy: NovaProxy, owner: RequestContext
 ):
@@ -452,7 +469,7 @@ def test_a_nova_that_is_away_for_a_while_disturbs_nothing_that_works(
     for what in ({"status": 503}, {"silent": threading.Event()}):
         proxy.mend()
         fault = proxy.fault(".*", **what)
-        assert behind.driver.drive(lease.id) is None
+        assert behind.reconciler.reconcile(lease.id) is None
         assert fault.seen > 0
         if "silent" in what:
             what["silent"].set()
@@ -486,7 +503,7 @@ def test_a_release_while_nova_is_away_frees_the_gpus_at_once_and_the_server_late
     lease = behind.active(owner)
     behind.release(lease.id)
     proxy.fault(".*", status=503)
-    behind.driver.drive(lease.id)
+    behind.reconciler.reconcile(lease.id)
     assert (behind.lease(lease.id).status, behind.lease(lease.id).claims) == (
         Status.RELEASING,
         (),
@@ -551,7 +568,7 @@ def test_a_server_that_nobody_wrote_down_is_found_by_its_tag(
         assert leases.acquire_ownership(connection, lease, "an engine that died", 0.0)
     since = Owner(lease_id, owner.project_id, lease.created_at)
     server = launches.cloud.create(owner, since, {"name": "x", **launches.least}, "", None, [])
-    launches.driver.callers.forget(lease_id)
+    launches.reconciler.callers.forget(lease_id)
     lease = launches.drive(lease_id, Status.ACTIVE)
     assert lease.server_id == server.id
     assert [each.id for each in made(lease_id)] == [server.id]
@@ -574,15 +591,15 @@ def test_a_tag_that_a_stranger_copied_gives_him_nothing_and_costs_him_nothing(
         tags=[server_tags.tag(lease_id)],
     )
     try:
-        stranger.compute.wait_for_server(forged, interval=0.5, wait=300)
-        launches.driver.drive(lease_id)
+        stranger.compute.wait_for_server(forged, interval=2, wait=300)
+        launches.reconciler.reconcile(lease_id)
         assert launches.lease(lease_id).status == Status.CLAIMED
         launches.release(lease_id)
         launches.drive(lease_id, Status.RELEASED)
         assert [server.id for server in made(lease_id)] == [forged.id]
     finally:
         stranger.compute.delete_server(forged)
-        stranger.compute.wait_for_delete(forged, interval=0.5, wait=300)
+        stranger.compute.wait_for_delete(forged, interval=2, wait=300)
 
 
 def test_many_engines_that_are_woken_at_once_make_one_server(
@@ -594,16 +611,16 @@ def test_many_engines_that_are_woken_at_once_make_one_server(
         engine.callers.keep(lease_id, owner)
     together = threading.Barrier(len(engines), timeout=60)
 
-    def drive(engine: Any) -> None:
+    def reconcile(engine: Any) -> None:
         together.wait()
-        engine.drive(lease_id)
+        engine.reconcile(lease_id)
 
-    workers = [threading.Thread(target=drive, args=[engine]) for engine in engines]
+    workers = [threading.Thread(target=reconcile, args=[engine]) for engine in engines]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(120)
     # One of them watches the server, and the others leave it to that one.
-    launches.await_that(lambda: not any(engine.drive(lease_id) for engine in engines))
+    launches.await_that(lambda: not any(engine.reconcile(lease_id) for engine in engines))
     assert launches.lease(lease_id).status == Status.ACTIVE
     assert len(made(lease_id)) == 1

@@ -29,11 +29,10 @@ from tests.support.databases import MariaDB
 from tests.support.nvml import driver as fake
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.scheduling import open_claims
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = [
     pytest.mark.services,
-    pytest.mark.timeout(600),
     pytest.mark.skipif(os.geteuid() != 0, reason="makes a network namespace"),
 ]
 
@@ -147,9 +146,7 @@ class Machine:
             self.running[program] = subprocess.Popen(
                 self.command(program), stdout=file, stderr=subprocess.STDOUT, env=self.environment
             )
-        until(
-            lambda: "has started" in self.log(program) or self.running[program].poll(), program, 60
-        )
+        until(lambda: "has started" in self.log(program) or self.running[program].poll(), program)
         assert self.running[program].poll() is None, self.log(program)
 
     def log(self, program: str) -> str:
@@ -161,7 +158,7 @@ class Machine:
             self.command(program),
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=PATIENCE,
             env=self.environment,
         )
         assert done.returncode == 1, done.stderr
@@ -179,7 +176,7 @@ class Machine:
             ],
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=PATIENCE,
         )
         found = json.loads(done.stdout)
         assert done.returncode == any(finding["level"] == "fail" for finding in found)
@@ -189,7 +186,7 @@ class Machine:
         """Ask a program to end, and return its exit status."""
         process = self.running.pop(program)
         process.send_signal(signal.SIGTERM)
-        return process.wait(60)
+        return process.wait(PATIENCE)
 
     def mappings(self) -> int:
         """How many masked addresses the kernel of the machine translates."""
@@ -334,7 +331,7 @@ class Deployment:
             return self.lease(lease_id).status == status
 
         try:
-            return until(arrived, f"{lease_id} to be {status}", 90)
+            return until(arrived, f"{lease_id} to be {status}")
         except AssertionError as late:
             raise AssertionError(f"{late}; its story: {self.story(lease_id)}") from None
 
@@ -545,6 +542,8 @@ def test_a_check_up_sees_who_does_his_work_and_who_does_not(
         "database": "ok",
         "clock": "ok",
         "claims": "ok",
+        "reservations": "ok",
+        "leases": "ok",
         "monitors": "ok",
         "endpoints": "ok",
         "message bus": "ok",

@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,11 +18,10 @@ from tests.openstack.guide import blocks
 from tests.support.databases import USER
 from tests.support.notifications import listening
 from tests.support.rabbitmq import RabbitMQ
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = [
     pytest.mark.services,
-    pytest.mark.timeout(600),
     pytest.mark.skipif(os.geteuid() != 0, reason="starts a broker as another user"),
 ]
 
@@ -41,15 +39,9 @@ buffer = {buffer}
 """
 
 
-@pytest.fixture(scope="module")
-def broker() -> Iterator[RabbitMQ]:
-    with RabbitMQ() as broker:
-        yield broker
-
-
-def build(folder: Path, broker: RabbitMQ, topic: str, buffer: int = 1000) -> World:
-    """Return a world whose notifications go to the broker, as those of a real controller do."""
-    settings = SETTINGS.format(url=broker.url, topic=topic, buffer=buffer)
+def build(folder: Path, bus: str, topic: str, buffer: int = 1000) -> World:
+    """Return a world whose notifications go to *bus*, as those of a real controller do."""
+    settings = SETTINGS.format(url=bus, topic=topic, buffer=buffer)
     return World.build(folder, settings=settings, bus=None)
 
 
@@ -59,7 +51,7 @@ def end(world: World, lease: str) -> None:
 
 
 def test_they_arrive_valid_on_their_topics(tmp_path: Path, broker: RabbitMQ):
-    world = build(tmp_path, broker, "versioned_notifications")
+    world = build(tmp_path, broker.url, "versioned_notifications")
     # A listener that comes later gets what was sent before, as the queue is in the broker.
     with (
         listening(world.conf, broker.url, "versioned_notifications") as inbox,
@@ -103,14 +95,14 @@ def run(broker: RabbitMQ, program: str, *words: str) -> str:
         check=True,
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=PATIENCE,
     ).stdout
 
 
 def test_while_the_broker_is_away_every_launch_succeeds_and_the_buffer_is_sent_later(
     tmp_path: Path, broker: RabbitMQ
 ):
-    world = build(tmp_path, broker, "later", buffer=3)
+    world = build(tmp_path, broker.url, "later", buffer=3)
     full = counted.NOTIFICATIONS_DROPPED.labels("buffer-full")
     before = full._value.get()
     first = world.launch(mode="shared", memory_mb=64)["id"]
@@ -120,26 +112,27 @@ def test_while_the_broker_is_away_every_launch_succeeds_and_the_buffer_is_sent_l
     try:
         leases = [world.launch(mode="shared", memory_mb=64)["id"] for _ in range(10)]
         assert len(set(leases)) == 10
+        dropped = full._value.get() - before
         # Three are in the buffer, and the thread waits with one, if it took that before the buffer was full.
-        assert full._value.get() - before in (6, 7)
+        assert dropped in (6, 7)
     finally:
         broker.start()
     with listening(world.conf, broker.url, "later") as inbox:
-        until(lambda: leases[1] in inbox.leases(), "what waited in the buffer", 120)
-        assert inbox.leases() <= set(leases[:4])
+        # The broker may send the first one again, whose acknowledgement it has lost.
+        until(
+            lambda: len(inbox.leases() - {first}) == len(leases) - dropped,
+            "what waited in the buffer",
+        )
+        assert inbox.leases() - {first} <= set(leases)
     world.notifications.close()
     world.database.close()
 
 
 def test_a_broker_that_was_never_there_delays_no_launch(
-    tmp_path: Path, broker: RabbitMQ, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    broker.kill()
-    try:
-        world = build(tmp_path, broker, "never")
-        assert world.launch(mode="shared", memory_mb=64)["id"]
-        until(lambda: "Could not send notification to never" in caplog.text, "oslo.messaging")
-    finally:
-        broker.start()
+    world = build(tmp_path, "rabbit://guest:guest@127.0.0.1:1/", "never")
+    assert world.launch(mode="shared", memory_mb=64)["id"]
+    until(lambda: "Could not send notification to never" in caplog.text, "oslo.messaging")
     world.notifications.close()
     world.database.close()

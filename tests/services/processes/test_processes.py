@@ -6,12 +6,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gsaas.db import migration
+from tests.support.forked import Forks
+from tests.support.waiting import PATIENCE
 
 SERVICE_USER = """\
 [service_user]
@@ -29,18 +31,27 @@ NOWHERE = "[DEFAULT]\ntransport_url = rabbit://gsaas:secret@127.0.0.1:1/\n"
 UNPRIVILEGED = ("setpriv", "--bounding-set=-all", "--") if os.geteuid() == 0 else ()
 """What a command begins with that is to have no capability."""
 
+PROGRAMS = ("engine", "rodvr", "monitor")
+LATER = ("gsaas.cloud.nova.cloud", "gsaas.db.migration")
+"""What an engine imports when it knows its settings."""
+
 Refusal = Callable[..., str]
 
 
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    with Forks(*(f"gsaas.cli.{program}" for program in PROGRAMS), *LATER) as forks:
+        yield forks
+
+
 @pytest.fixture
-def refusal(tmp_path: Path) -> Refusal:
+def refusal(forks: Forks, tmp_path: Path) -> Refusal:
     """Start a process that cannot start; return what it says on its last line."""
 
-    def refusal(program: str, settings: str, *words: str, before: tuple[str, ...] = ()) -> str:
+    def refusal(program: str, settings: str, *words: str) -> str:
         path = tmp_path / "gsaas.conf"
         path.write_text(settings)
-        command = [sys.executable, "-m", f"gsaas.cli.{program}", "--config-file", str(path), *words]
-        done = subprocess.run([*before, *command], capture_output=True, text=True, timeout=240)
+        done = forks.run(tmp_path, f"gsaas.cli.{program}", "--config-file", str(path), *words)
         assert done.returncode == 1
         return done.stderr.splitlines()[-1]
 
@@ -61,21 +72,18 @@ def test_a_configuration_file_that_is_not_there(refusal: Refusal):
     )
 
 
-@pytest.mark.parametrize("program", ["engine", "rodvr", "monitor"])
-def test_a_process_warns_of_options_that_it_does_not_know(program: str, tmp_path: Path):
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_process_warns_of_options_that_it_does_not_know(
+    forks: Forks, program: str, tmp_path: Path
+):
     path = tmp_path / "gsaas.conf"
     path.write_text(f"{NOWHERE}[rodvr]\nfarewell = 7\n[engine]\nwokers = 3\n")
-    done = subprocess.run(
-        [sys.executable, "-m", f"gsaas.cli.{program}", "--config-file", str(path)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = forks.run(tmp_path, f"gsaas.cli.{program}", "--config-file", str(path))
     assert "[rodvr]farewell is deprecated: write [rodvr]grace instead" in done.stdout
     assert "no process reads [engine]wokers: do you mean [engine]workers?" in done.stdout
 
 
-@pytest.mark.parametrize("program", ["engine", "rodvr", "monitor"])
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_a_value_that_cannot_be_one_wherever_it_is(refusal: Refusal, program: str):
     said = refusal(program, "[engine]\nworkers = many\n")
     assert said.startswith(f"gsaas-{program}: the configuration cannot be used: ")
@@ -157,8 +165,13 @@ def test_an_engine_with_a_bus_for_notifications_of_no_known_kind(refusal: Refusa
     assert "pigeon" in said
 
 
-def test_an_endpoint_without_the_capability_that_it_needs(refusal: Refusal):
-    assert refusal("rodvr", "", before=UNPRIVILEGED) == (
+def test_an_endpoint_without_the_capability_that_it_needs(tmp_path: Path):
+    (tmp_path / "gsaas.conf").touch()
+    words = ("-m", "gsaas.cli.rodvr", "--config-file", tmp_path / "gsaas.conf")
+    command = [*UNPRIVILEGED, sys.executable, *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
         "gsaas-rodvr: programming nftables needs CAP_NET_ADMIN: run it as root, or grant it that "
         "capability"
     )

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -15,12 +15,12 @@ from gsaas import exceptions
 from gsaas.db import claims as claim_rows
 from gsaas.db import clock, gpus, leases, models
 from gsaas.db.database import Database
-from gsaas.gpgpums import entries, ledger, policies
+from gsaas.gpgpums import ledger, policies
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.limits import base as limits
 from gsaas.objects.ports import PortRange
 from gsaas.objects.request import Request
-from tests.services.groups import (
+from tests.services.batches import (
     PART,
     WHOLE,
     assert_books_are_right,
@@ -32,10 +32,10 @@ from tests.services.groups import (
     stored,
     together,
 )
-from tests.services.groups import claims as claims
+from tests.services.batches import claims as claims
 from tests.services.test_claims_race import Dawdler, assert_all_returned, open_claims, report_cloud
 from tests.support import scheduling
-from tests.support.scheduling import claims_in_turn, pool_of
+from tests.support.scheduling import batches_of, pool_of
 
 pytestmark = [
     pytest.mark.services,
@@ -59,8 +59,23 @@ def test_claims_made_at_once_are_one_transaction_and_so_are_their_returns(databa
 
     assert (
         len(committed) == 3
-    )  # the claim and the return of the lease that the group waited for, and the group
+    )  # the claim and the return of the lease that the batch waited for, and the batch
     assert_all_returned(database, MANY + 1)
+
+
+def test_claims_share_a_transaction_also_if_they_were_opened_before_the_first_connection(
+    database, claims
+):
+    url = database.engine.url.render_as_string(hide_password=False)
+    unconnected = Database.open(url, max_retries=0)  # as the API opens it, which may be forked
+    claims = open_claims(unconnected, reserve_for=0)
+    claims.check(WHOLE)
+
+    with commits(unconnected) as committed:
+        claim_together(claims, *((f"lease-{number}", WHOLE) for number in range(MANY)))
+
+    assert len(committed) == 1
+    unconnected.close()
 
 
 def test_a_server_that_cannot_skip_locked_rows_gets_each_claim_in_its_own_transaction(
@@ -75,27 +90,27 @@ def test_a_server_that_cannot_skip_locked_rows_gets_each_claim_in_its_own_transa
     assert len(committed) == len({one.result().claims[0].gpu_uuid for one in made}) == MANY
 
 
-def test_a_grouped_lease_is_stored_as_one_that_was_claimed_alone(database, claims):
+def test_a_batched_lease_is_stored_as_one_that_was_claimed_alone(database, claims):
     alone = claim(claims, "alone", PART, "best-fit", keepalive=60)
 
-    [grouped, _] = claim_together(
-        claims, ("grouped", PART, "best-fit"), ("other", PART, "best-fit")
+    [batched, _] = claim_together(
+        claims, ("batched", PART, "best-fit"), ("other", PART, "best-fit")
     )
 
     same = {"count", "mode", "memory_mb", "policy", "status", "access", "claimed_mb", "bound_host"}
-    assert {name: getattr(grouped.result(), name) for name in same} == {
+    assert {name: getattr(batched.result(), name) for name in same} == {
         name: getattr(alone, name) for name in same
     }
-    with database.reading() as connection:
-        assert leases.get(connection, "grouped") == grouped.result()
+    with database.writing() as connection:
+        assert leases.lock(connection, "batched") == batched.result()
         events = [
             [(one.event, one.status) for one in leases.events(connection, name)]
-            for name in ("alone", "grouped")
+            for name in ("alone", "batched")
         ]
     assert events[0] == events[1] != []
 
 
-def test_leases_of_a_group_share_a_gpu_and_return_it_at_once(database, claims):
+def test_leases_of_a_batch_share_a_gpu_and_return_it_at_once(database, claims):
     made = claim_together(
         claims, *((f"lease-{number}", PART, "best-fit") for number in range(MANY))
     )
@@ -106,7 +121,7 @@ def test_leases_of_a_group_share_a_gpu_and_return_it_at_once(database, claims):
     assert_all_returned(database, MANY + 1)
 
 
-def test_leases_of_a_group_with_several_cgpus_on_one_gpu(database, claims):
+def test_leases_of_a_batch_with_several_cgpus_on_one_gpu(database, claims):
     several = Request(3, "shared", 100)
 
     made = claim_together(
@@ -118,7 +133,7 @@ def test_leases_of_a_group_with_several_cgpus_on_one_gpu(database, claims):
     assert_all_returned(database, 4)
 
 
-def test_a_group_may_claim_more_gpus_than_one_statement_writes(database, claims, monkeypatch):
+def test_a_batch_may_claim_more_gpus_than_one_statement_writes(database, claims, monkeypatch):
     monkeypatch.setattr(claim_rows, "AT_ONCE", 3)
 
     made = claim_together(
@@ -136,7 +151,7 @@ def test_a_group_may_claim_more_gpus_than_one_statement_writes(database, claims,
     assert_books_are_right(database, claims, held=9)
 
 
-def test_daemons_of_one_group_have_different_ports(database, claims):
+def test_daemons_of_one_batch_have_different_ports(database, claims):
     made = claim_together(
         claims, *((f"lease-{number}", PART, "best-fit") for number in range(MANY))
     )
@@ -148,7 +163,7 @@ def test_daemons_of_one_group_have_different_ports(database, claims):
     assert None not in {port for _, port in daemons}
 
 
-def test_a_group_that_asks_for_more_than_there_is_gets_all_that_there_is(database, claims):
+def test_a_batch_that_asks_for_more_than_there_is_gets_all_that_there_is(database, claims):
     made = claim_together(claims, *((f"lease-{number}", WHOLE) for number in range(10)))
 
     assert [one.exception() for one in made[:8]] == [None] * 8
@@ -156,7 +171,7 @@ def test_a_group_that_asks_for_more_than_there_is_gets_all_that_there_is(databas
     assert_books_are_right(database, claims, held=8)
 
 
-def test_a_group_gets_no_more_than_the_quota_of_its_project(database, claims):
+def test_a_batch_gets_no_more_than_the_quota_of_its_project(database, claims):
     quota = {**limits.NO_LIMITS, "cgpus": 4}
 
     made = claim_together(
@@ -168,7 +183,7 @@ def test_a_group_gets_no_more_than_the_quota_of_its_project(database, claims):
     assert_books_are_right(database, claims, held=4)
 
 
-def test_a_claim_of_a_group_that_is_refused_takes_nothing_from_the_others(database, claims):
+def test_a_claim_of_a_batch_that_is_refused_takes_nothing_from_the_others(database, claims):
     made = claim_together(
         claims,
         ("fine", WHOLE),
@@ -186,7 +201,7 @@ def test_a_claim_of_a_group_that_is_refused_takes_nothing_from_the_others(databa
     assert_books_are_right(database, claims, held=2)
 
 
-def test_two_requests_of_a_group_with_one_key_make_one_lease_and_the_others_theirs(
+def test_two_requests_of_a_batch_with_one_key_make_one_lease_and_the_others_theirs(
     database, claims
 ):
     calls = [
@@ -198,7 +213,7 @@ def test_two_requests_of_a_group_with_one_key_make_one_lease_and_the_others_thei
         with pytest.raises(exceptions.NeverFits):
             claim(claims, "first", Request(999))
 
-    made = together(claims, claims_in_turn(claims), first, calls)
+    made = together(claims, batches_of(claims), first, calls)
 
     errors = [type(one.exception()) for one in made]
     assert {*errors[:2]} == {type(None), db_exception.DBDuplicateEntry}
@@ -206,7 +221,7 @@ def test_two_requests_of_a_group_with_one_key_make_one_lease_and_the_others_thei
     assert_books_are_right(database, claims, held=3)
 
 
-def test_a_request_whose_key_has_made_a_lease_before_does_not_break_its_group(database, claims):
+def test_a_request_whose_key_has_made_a_lease_before_does_not_break_its_batch(database, claims):
     claim(claims, "known", WHOLE, request_key="k", request_digest="d")
     calls = [
         lambda name=name, key=key: claim(claims, name, WHOLE, request_key=key, request_digest="d")
@@ -218,7 +233,7 @@ def test_a_request_whose_key_has_made_a_lease_before_does_not_break_its_group(da
             claim(claims, "first", Request(999))
 
     with commits(database) as committed:
-        made = together(claims, claims_in_turn(claims), first, calls)
+        made = together(claims, batches_of(claims), first, calls)
 
     errors = [type(one.exception()) for one in made]
     assert errors == [type(None), db_exception.DBDuplicateEntry, type(None)]
@@ -226,7 +241,7 @@ def test_a_request_whose_key_has_made_a_lease_before_does_not_break_its_group(da
     assert_books_are_right(database, claims, held=3)
 
 
-def test_a_claim_of_a_group_whose_gpu_others_took_meanwhile_gets_another_in_the_same_transaction(
+def test_a_claim_of_a_batch_whose_gpu_others_took_meanwhile_gets_another_in_the_same_transaction(
     database, claims, monkeypatch
 ):
     rival = open_claims(database)
@@ -239,7 +254,7 @@ def test_a_claim_of_a_group_whose_gpu_others_took_meanwhile_gets_another_in_the_
         )
 
     assert [one.exception() for one in made] == [None] * 3
-    assert len(committed) == 2  # the rival's, and the group's
+    assert len(committed) == 2  # the rival's, and the batch's
     claims.check(WHOLE)
     assert_books_are_right(database, claims, held=5)
 
@@ -259,7 +274,7 @@ def given_up(claims, monkeypatch) -> list[str]:
 
 
 @pytest.mark.parametrize("is_overtaken", [True, False])
-def test_a_group_whose_gpu_others_took_meanwhile_begins_elsewhere(
+def test_a_batch_whose_gpu_others_took_meanwhile_begins_elsewhere(
     database, claims, monkeypatch, given_up, is_overtaken
 ):
     rival = open_claims(database)
@@ -276,16 +291,16 @@ def test_a_group_whose_gpu_others_took_meanwhile_begins_elsewhere(
     assert {*given_up} == {one.gpu_uuid for one in taken}
 
 
-def test_a_group_that_is_not_committed_begins_elsewhere(database, claims, monkeypatch, given_up):
+def test_a_batch_that_is_not_committed_begins_elsewhere(database, claims, monkeypatch, given_up):
     """As in a Galera cluster, where another node has changed one of its GPUs first: nothing says which."""
-    locate, refused = leases.locate, iter([True])
+    record, refused = leases.record_events_of, iter([True])
 
     def refuse_once(*arguments: Any) -> Any:
         if next(refused, False):
             raise db_exception.DBDeadlock
-        return locate(*arguments)
+        return record(*arguments)
 
-    monkeypatch.setattr(leases, "locate", refuse_once)
+    monkeypatch.setattr(leases, "record_events_of", refuse_once)
 
     made = claim_together(claims, *((f"lease-{number}", WHOLE) for number in range(2)))
 
@@ -308,7 +323,7 @@ class Fixed(Policy):
         return [by_uuid[uuid] for uuid in self.wanted[request.memory_mb] if uuid in by_uuid]
 
 
-def test_a_claim_that_lost_its_gpu_shares_another_with_a_later_claim_of_its_group(
+def test_a_claim_that_lost_its_gpu_shares_another_with_a_later_claim_of_its_batch(
     database, claims, monkeypatch
 ):
     rival = open_claims(database)
@@ -328,7 +343,7 @@ def test_a_claim_that_lost_its_gpu_shares_another_with_a_later_claim_of_its_grou
     assert stored(database)["GPU-0-1"][0] == 800
 
 
-def test_claims_of_a_group_that_lose_gpu_after_gpu_stay_in_it(database, claims, monkeypatch):
+def test_claims_of_a_batch_that_lose_gpu_after_gpu_stay_in_it(database, claims, monkeypatch):
     rival = open_claims(database)
     choices = [f"GPU-{host}-{number}" for host in range(2) for number in range(4)]
     policy = Fixed(lambda: None, {None: choices, 100: choices})
@@ -347,12 +362,12 @@ def test_claims_of_a_group_that_lose_gpu_after_gpu_stay_in_it(database, claims, 
         made = claim_together(claims, *((f"lease-{n}", WHOLE, policy.name) for n in range(2)))
 
     assert [one.exception() for one in made] == [None] * 2
-    assert len(committed) == 3  # the rival's two, and the group's
+    assert len(committed) == 3  # the rival's two, and the batch's
     claims.check(WHOLE)
     assert_books_are_right(database, claims, held=4)
 
 
-def test_nobody_is_refused_for_gpus_that_another_claim_of_the_group_has_lost(
+def test_nobody_is_refused_for_gpus_that_another_claim_of_the_batch_has_lost(
     database, claims, monkeypatch
 ):
     def disable() -> None:
@@ -373,19 +388,19 @@ def test_nobody_is_refused_for_gpus_that_another_claim_of_the_group_has_lost(
     assert_books_are_right(database, claims, held=4)
 
 
-def test_the_pool_shows_nothing_of_a_group_whose_transaction_has_failed(
+def test_the_pool_shows_nothing_of_a_batch_whose_transaction_has_failed(
     database, claims, monkeypatch
 ):
-    before, write = shown(claims), entries.write
+    before, write = shown(claims), ledger.write
     seen = list[dict[str, tuple[Any, ...]]]()
 
-    def break_down(connection: Any, written: Sequence[Any], *more: Any) -> Any:
-        if len(written) > 1:
+    def break_down(connection: Any, draft: Any) -> Any:
+        if len(draft.entries) > 1:
             raise RuntimeError
         seen.append(shown(claims))
-        return write(connection, written, *more)
+        return write(connection, draft)
 
-    monkeypatch.setattr(entries, "write", break_down)
+    monkeypatch.setattr(ledger, "write", break_down)
 
     made = claim_together(claims, *((f"lease-{number}", WHOLE) for number in range(MANY)))
 
@@ -438,7 +453,7 @@ def test_nobody_is_refused_for_the_quota_of_a_claim_that_was_not_written(databas
 
     made = together(
         claims,
-        claims_in_turn(claims),
+        batches_of(claims),
         first,
         [
             lambda: claim(claims, "no port", Request(1, "shared", 500), policy.name, quota),
@@ -451,7 +466,7 @@ def test_nobody_is_refused_for_the_quota_of_a_claim_that_was_not_written(databas
     assert_books_are_right(database, claims, held=3)
 
 
-def test_a_group_keeps_what_the_pool_learns_of_utilisation(database, claims):
+def test_a_batch_keeps_what_the_pool_learns_of_utilisation(database, claims):
     with database.writing() as connection:
         now = clock.now(connection)
         connection.execute(
@@ -464,7 +479,7 @@ def test_a_group_keeps_what_the_pool_learns_of_utilisation(database, claims):
     assert {gpu.utilisation for gpu in pool_of(claims)} == {80.0}
 
 
-def test_a_group_of_claims_has_no_gpu_locked_while_it_waits_for_its_number(
+def test_a_batch_of_claims_has_no_gpu_locked_while_it_waits_for_its_number(
     database, claims, monkeypatch
 ):
     waited, number = list[bool](), ledger.change_number
@@ -479,4 +494,4 @@ def test_a_group_of_claims_has_no_gpu_locked_while_it_waits_for_its_number(
 
     claim_together(claims, *((f"lease-{number}", WHOLE) for number in range(3)))
 
-    assert waited == [True] * 2  # the claim that the group waits for, and the group
+    assert waited == [True] * 2  # the claim that the batch waits for, and the batch

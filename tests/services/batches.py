@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims and returns that are made in one group, at a time that a test chooses.
+"""Claims and returns that are made in one batch, at a time that a test chooses.
 
 A claim waits in front of a scheduler that is stopped, a return for its own decision; those that come after it are one
-group when it goes on.
+batch when it goes on.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,18 +27,16 @@ from gsaas.objects.lease import Lease
 from gsaas.objects.request import Request
 from tests.services.test_claims_race import BOOKS, new_lease, open_claims, report_cloud
 from tests.support.scheduling import (
-    Group,
-    claims_in_turn,
+    Committing,
+    batches_of,
     is_writing,
     lock_of,
     number_waiting,
     pool_of,
-    returns_in_turn,
 )
+from tests.support.waiting import PATIENCE, until
 
 Done = TypeVar("Done")
-PATIENCE = 30
-"""Seconds within which everything here has happened, however busy the machine is."""
 WHOLE = Request(1)
 PART = Request(1, "shared", 100)
 
@@ -63,7 +60,7 @@ def claims(database: Database) -> Claims:
 
 def together(
     claims: Claims,
-    group: Group,
+    batch: Committing,
     first: Callable[[], object],
     calls: Sequence[Callable[[], Done]],
 ) -> list[Future[Done]]:
@@ -71,24 +68,24 @@ def together(
     with ThreadPoolExecutor(len(calls) + 1) as threads:
         with lock_of(claims):
             started = [threads.submit(first)]
-            until(lambda: is_writing(group))
+            until(lambda: is_writing(batch))
             for number, call in enumerate(calls, start=1):
                 started.append(threads.submit(call))
-                until(lambda number=number: number_waiting(group) == number)
+                until(lambda number=number: number_waiting(batch) == number)
         return started[1:]
 
 
 def claim_together(
     claims: Claims, *wanted: tuple[str, Request] | tuple[str, Request, Any]
 ) -> list[Future[Lease]]:
-    """Claim for leases in one group; each of *wanted* is the arguments of `claim`."""
+    """Claim for leases in one batch; each of *wanted* is the arguments of `claim`."""
 
     def first() -> None:
         with pytest.raises(exceptions.NeverFits):
             claims.claim(new_lease("first", Request(999)), Request(999))
 
     calls = [lambda one=one: claim(claims, *one) for one in wanted]
-    return together(claims, claims_in_turn(claims), first, calls)
+    return together(claims, batches_of(claims), first, calls)
 
 
 def claim(
@@ -100,13 +97,6 @@ def claim(
     **fields: Any,
 ) -> Lease:
     return claims.claim(new_lease(name, request).with_(**fields), request, policy, quota)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
 
 
 def lock_gpus(connection: Connection, uuids: Sequence[str]) -> None:
@@ -167,9 +157,9 @@ def stored(database: Database) -> dict[str, tuple[Any, ...]]:
 
 
 def return_together(database: Database, claims: Claims, names: Sequence[str]) -> None:
-    """Return the claims of these leases in one group, after that of another one."""
+    """Return the claims of these leases in one batch, after that of another one."""
     claim(claims, "last", PART, remoting="lupine", has_server=False)
-    group = returns_in_turn(claims)
+    batch = batches_of(claims)
     entered, go = threading.Event(), threading.Event()
 
     def decide(_: Lease) -> bool:
@@ -177,11 +167,11 @@ def return_together(database: Database, claims: Claims, names: Sequence[str]) ->
         return go.wait(PATIENCE)
 
     with ThreadPoolExecutor(len(names) + 1) as threads:
-        started = [threads.submit(claims.returns.terminate, "last", if_=decide)]
+        started = [threads.submit(claims.terminate, "last", if_=decide)]
         assert entered.wait(PATIENCE)
         for number, name in enumerate(names, start=1):
-            started.append(threads.submit(claims.returns.release, name))
-            until(lambda number=number: number_waiting(group) == number)
+            started.append(threads.submit(claims.release, name))
+            until(lambda number=number: number_waiting(batch) == number)
         go.set()
     for one in started:
         one.result()

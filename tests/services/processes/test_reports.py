@@ -17,8 +17,9 @@ import pytest
 from gsaas import version
 from gsaas.db import migration
 from tests.api.test_deployment import Deployed, make_database
+from tests.support import folders
+from tests.support.waiting import PATIENCE
 
-PATIENCE = 120
 NOBODY = 65534
 SECRET = "xyzzy-never-shown"
 SETTINGS = """
@@ -113,10 +114,10 @@ class Reporter:
 
 
 @pytest.fixture
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder() -> Iterator[Path]:
     """A folder that an ordinary user reaches; those of pytest belong to the user who runs it."""
-    path = Path("/tmp") / f"gsaas-reports-{os.getpid()}-{time.monotonic_ns()}"  # noqa: S108
-    path.mkdir(mode=0o755)
+    path = folders.make("reports")
+    path.chmod(0o755)
     yield path
     shutil.rmtree(path)
 
@@ -147,7 +148,7 @@ def test_an_engine_reports_what_it_does_when_it_gets_the_signal(folder: Path):
     assert "workers = 3" in found["Configuration"]
     assert "username = gsaas" in found["Configuration"]
     assert "oslo.messaging = " in found["Versions"]
-    assert "leases that are driven now" in found["Engine"]
+    assert "leases that are being reconciled" in found["Engine"]
     assert SECRET not in report
     assert engine.process.returncode == 0
 

@@ -15,7 +15,7 @@ from gsaas.rpc.queues import QueueState, inspect_queue
 from tests.support.rabbitmq import RabbitMQ
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.services, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.services
 
 TOPIC = "desk"
 CONTEXT = RequestContext(overwrite=False)
@@ -24,12 +24,6 @@ CONTEXT = RequestContext(overwrite=False)
 class Desk:
     def tell(self, context: object) -> None:
         """Take a message."""
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[RabbitMQ]:
-    with RabbitMQ() as broker:
-        yield broker
 
 
 @pytest.fixture
@@ -47,18 +41,12 @@ def test_a_queue_that_does_not_exist_is_not_found_and_not_made(bus: rpc.Bus) -> 
 def test_a_queue_tells_its_consumers_and_what_waits_in_it(bus: rpc.Bus) -> None:
     server = rpc.server(bus, TOPIC, "a", Desk())
     server.start()
-    until(
-        lambda: inspect_queue(bus, TOPIC) == QueueState(messages=0, consumers=1), "a consumer", 20
-    )
+    until(lambda: inspect_queue(bus, TOPIC) == QueueState(messages=0, consumers=1), "a consumer")
     server.stop()
     server.wait()
-    until(
-        lambda: inspect_queue(bus, TOPIC) == QueueState(messages=0, consumers=0), "no consumer", 20
-    )
+    until(lambda: inspect_queue(bus, TOPIC) == QueueState(messages=0, consumers=0), "no consumer")
     rpc.RpcClient(bus, TOPIC, "1.0").cast(CONTEXT, "tell")
-    until(
-        lambda: inspect_queue(bus, TOPIC) == QueueState(messages=1, consumers=0), "one message", 20
-    )
+    until(lambda: inspect_queue(bus, TOPIC) == QueueState(messages=1, consumers=0), "one message")
 
 
 @pytest.mark.parametrize("report", ["endpoint_report", "daemons_report"])
@@ -67,13 +55,13 @@ def test_a_report_that_no_engine_takes_does_not_stay(
 ) -> None:
     server = rpc.server(bus, rpc.ENGINE, "a", Desk())
     server.start()
-    until(lambda: inspect_queue(bus, rpc.ENGINE) == QueueState(0, 1), "a consumer", 20)
+    until(lambda: inspect_queue(bus, rpc.ENGINE) == QueueState(0, 1), "a consumer")
     server.stop()
     server.wait()
     monkeypatch.setattr("gsaas.rpc.engine.REPORT_TIMEOUT", 1.0)
     with pytest.raises(rpc.Timeout):
         getattr(EngineClient(bus), report)("host", {})
-    until(lambda: inspect_queue(bus, rpc.ENGINE) == QueueState(0, 0), "an empty queue", 20)
+    until(lambda: inspect_queue(bus, rpc.ENGINE) == QueueState(0, 0), "an empty queue")
 
 
 def test_a_broker_that_does_not_answer_is_an_error_of_the_bus() -> None:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""These tests have a tenant of their own: its quotas, servers and networks are nobody else's."""
+"""These tests run beside those of the bed's GSaaS, which they do not use.
+
+They have a tenant of their own: its quotas, servers and networks are nobody else's.
+"""
 
 from __future__ import annotations
 
