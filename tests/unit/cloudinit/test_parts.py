@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from gsaas.cloudinit import parts
+from gsaas.cloudinit.check import is_mime
 from gsaas.exceptions import BadRequest, UserDataTooLarge
 from tests.support.cloud_init import CloudInit, Outcome, Part
 
@@ -187,8 +188,9 @@ texts = st.lists(pieces | st.text(max_size=5)).map(
 @example(b"\x1f\x8b\x08 gzip only by its first bytes")
 @example("#!/bin/sh\necho Zeile  \n.\nFrom here\n".encode("latin-1"))
 def test_no_byte_of_bare_user_data_is_lost(cloud_init: CloudInit, data: bytes):
-    if data:
-        assert without_ours(cloud_init.read(composed(data))) == cloud_init.read(data).parts
+    assume(data and not is_mime(data))  # the number of a part of MIME is higher by one
+
+    assert without_ours(cloud_init.read(composed(data))) == cloud_init.read(data).parts
 
 
 @pytest.mark.slow
