@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What holds for all tests.
 
-Hypothesis tries 30 inputs for each test, fewer in `./dev test quick`, and more in `./dev test thorough`. A run whose
-tests were all skipped fails. And there is no search for garbage where there is none.
+Hypothesis tries 30 inputs for each test, fewer in `./dev test quick`: always the same, so that a change is judged by what
+it changes, not by luck. `./dev test thorough` tries 500, drawn anew. A run whose tests were all skipped fails. And there
+is no search for garbage where there is none.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import hypothesis
 import pytest
 
 for profile, inputs in (("quick", 10), ("usual", 30), ("thorough", 500)):
-    hypothesis.settings.register_profile(profile, deadline=None, max_examples=inputs)
+    hypothesis.settings.register_profile(
+        profile, deadline=None, max_examples=inputs, derandomize=profile != "thorough"
+    )
 # What pytest is told with --hypothesis-profile comes later.
 hypothesis.settings.load_profile("usual")
 
