@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What holds for all tests.
 
-Hypothesis tries 30 inputs for each test, fewer in `./dev test quick`: always the same, so that a change is judged by what
-it changes, not by luck. `./dev test thorough` tries 500, drawn anew. A run whose tests were all skipped fails. And there
-is no search for garbage where there is none.
+Hypothesis tries 30 inputs for each test, fewer in `./dev test quick`, always the same ones, so that a change is judged
+by what it changes, not by luck. `./dev test thorough` tries 500, drawn anew. A run whose tests were all skipped fails.
+And there is no search for garbage where there is none.
 """
 
 from __future__ import annotations
