@@ -25,8 +25,15 @@ if TYPE_CHECKING:
 
 
 def _rounded(name: str, heading: str, digits: int = 1) -> Column:
-    """Return the column of a number that tables show with so many decimal places."""
-    return Column(name, heading, text=lambda row: f"{row[name]:.{digits}f}")
+    """Return the column of a number, or of None, that tables show with so many decimal places."""
+    return Column(
+        name, heading, text=lambda row: "-" if row[name] is None else f"{row[name]:.{digits}f}"
+    )
+
+
+def _known(name: str, heading: str | None = None) -> Column:
+    """Return a column that tables show as `-` where there is no value."""
+    return Column(name, heading, text=lambda row: "-" if row[name] is None else row[name])
 
 
 RUNS = (
@@ -55,14 +62,17 @@ def _locality(row: Row) -> str:
     return LOCALITIES[row["locality"]]
 
 
+IMPOSSIBLE = "impossible at any size"
 PLANS = (
     Column("locality", "GPUs", text=_locality),
-    Column("policy"),
-    Column("hosts"),
-    Column("gpus_in_all", "GPUs in all"),
+    _known("policy"),
+    Column("hosts", text=lambda row: row["hosts"] or IMPOSSIBLE),
+    _known("gpus_in_all", "GPUs in all"),
+    Column("refused"),
     _rounded("utilisation_percent", "memory used, %"),
     _rounded("mean_wait_seconds", "mean wait, s"),
     _rounded("cost_per_year", "cost a year", 0),
+    Column("impossible", optional=True),
 )
 """What is printed of each cloud that is planned."""
 
@@ -71,8 +81,11 @@ FLEETS = (
     Column(
         "fleet",
         "hosts",
-        text=lambda row: " + ".join(
-            f"{part['hosts']} {part['name']}" for part in row["fleet"] if part["hosts"]
+        text=lambda row: (
+            " + ".join(
+                f"{part['hosts']} {part['name']}" for part in row["fleet"] or () if part["hosts"]
+            )
+            or IMPOSSIBLE
         ),
     ),
     *PLANS[3:],
@@ -86,6 +99,7 @@ LIMITS = {
     "memory_mb": (1, 1_000_000_000),
     "wait": (0, 1e11),
     "percent": (0.001, 100),
+    "refused": (0, 100),
     "host_cost": (0, 1e12),
     "gpu_cost": (0, 1e12),
     "years": (0.01, 1000),
@@ -200,7 +214,13 @@ def _parser() -> argparse.ArgumentParser:
         "--percent",
         type=float,
         default=95,
-        help="percentage of requests that must not wait longer (95)",
+        help="percentage of served requests that must not wait longer (95)",
+    )
+    plan.add_argument(
+        "--refused",
+        type=float,
+        default=0,
+        help="percentage of requests that may be refused because they fit on no number of such hosts (0)",
     )
     plan.add_argument(
         "--policy",
@@ -379,9 +399,9 @@ def _plan(args: argparse.Namespace) -> int:
     from gsaas.sim.report import plans as report
 
     say = _Progress(None)
-    level = plan.ServiceLevel(args.percent, args.wait)
+    level = plan.ServiceLevel(args.percent, args.wait, args.refused)
     policies = args.policy or plan.POLICIES
-    answers: Sequence[plan.SmallestSite | fleet.CheapestFleet]
+    answers: Sequence[plan.SmallestSite | fleet.CheapestFleet | plan.Impossible]
     if args.hosts is None:
         answers = plan.plan(
             history.read(args.history),
@@ -418,15 +438,25 @@ def _plan(args: argparse.Namespace) -> int:
 
 
 def _describe_plan(columns: Sequence[Column], rows: Sequence[Row]) -> str:
-    text = table_of(columns, rows)
+    lines = [table_of(columns, rows)]
+    for row in rows:
+        if row["impossible"]:
+            lines.append(f"{_locality(row).capitalize()}, it is {IMPOSSIBLE}: {row['impossible']}.")
     tied, anywhere = rows
+    if tied["impossible"] or anywhere["impossible"]:
+        return "\n\n  ".join(lines)
+    if anywhere["refused"] < tied["refused"]:
+        more = tied["refused"] - anywhere["refused"]
+        lines.append(
+            f"Cloudified, {more} more requests are served: the two do not do the same work."
+        )
     if anywhere["gpus_in_all"] < tied["gpus_in_all"]:
         fewer = tied["gpus_in_all"] - anywhere["gpus_in_all"]
-        text += f"\n\n  Cloudified, {fewer} GPUs of {tied['gpus_in_all']} are not needed."
+        lines.append(f"Cloudified, {fewer} GPUs of {tied['gpus_in_all']} are not needed.")
     if anywhere["cost_per_year"] < tied["cost_per_year"]:
         saved = 100 * (1 - anywhere["cost_per_year"] / tied["cost_per_year"])
-        text += f"\n\n  Cloudified, the year costs {saved:.0f} % less."
-    return text
+        lines.append(f"Cloudified, the year costs {saved:.0f} % less.")
+    return "\n\n  ".join(lines)
 
 
 def _example(_args: argparse.Namespace) -> int:

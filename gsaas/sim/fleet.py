@@ -36,7 +36,15 @@ from typing import Any
 from gsaas.sim import policies
 from gsaas.sim.cloud import Outcome, Simulation, Site
 from gsaas.sim.history import Demand, span
-from gsaas.sim.plan import LOCALITIES, POLICIES, YEAR, ServiceLevel, Unreachable
+from gsaas.sim.plan import (
+    LOCALITIES,
+    POLICIES,
+    YEAR,
+    Impossible,
+    ServiceLevel,
+    check_reachable,
+    refuses_too_many,
+)
 
 Counts = tuple[int, ...]
 """How many hosts of each kind."""
@@ -105,9 +113,11 @@ class CheapestFleet:
             "fleet": [{"name": kind.name, "hosts": count} for kind, count in self.hosts],
             "hosts": self.site.total_hosts,
             "gpus_in_all": self.site.total_gpus,
+            "refused": self.outcome.refused,
             "utilisation_percent": self.outcome.utilisation,
             "mean_wait_seconds": sum(waits) / len(waits) if waits else 0.0,
             "cost_per_year": self.cost_per_year,
+            "impossible": None,
         }
 
 
@@ -168,18 +178,23 @@ def plan(
     kwh: float = 0.0,
     progress: Callable[[str], object] = str,
     percent: Callable[[int], object] | None = None,
-) -> list[CheapestFleet]:
+) -> list[CheapestFleet | Impossible]:
     """Return, for each of `LOCALITIES`, the cheapest fleet of *kinds* that meets *level* under one of the policies.
 
     *progress* is called with a line of text before each run, and *percent* with how much of it is done. Raises
-    `Unreachable` if no fleet meets it, and what `policies.load` raises for the name of a policy.
+    `Unreachable` if no fleet meets it with any locality, and what `policies.load` raises for the name of a policy.
     """
     for name in policy_names:
         policies.load(name)
     prices = [kind.per_year(years, kwh) for kind in kinds]
     most = tuple(kind.most for kind in kinds)
-    found = []
+    every_host = site(kinds, most)
+    found: list[CheapestFleet | Impossible] = []
     for locality in LOCALITIES:
+        refused = unserved(demands, every_host, locality)
+        if not level.allows(refused, len(demands)):
+            found.append(refuses_too_many(locality, refused, len(demands)))
+            continue
         best: CheapestFleet | None = None
         for policy in policy_names:
             replay = _Replay(demands, kinds, level, policy, locality, progress, percent)
@@ -191,13 +206,18 @@ def plan(
                 best = CheapestFleet(
                     locality, policy, hosts, site(kinds, counts), replay.outcomes[counts], cost
                 )
-        if best is None:
-            raise Unreachable(
-                f"no fleet of {', '.join(kind.name for kind in kinds)} meets the level of service, "
-                f"{LOCALITIES[locality]}"
-            )
-        found.append(best)
+        found.append(
+            best or Impossible(locality, refused, "the hosts that may be bought are too few")
+        )
+    check_reachable(found)
     return found
+
+
+def unserved(demands: Sequence[Demand], here: Site, locality: str) -> int:
+    """Return how many of the *demands* fit nowhere on a site, even if it is empty."""
+    fits = cache(here.fits)
+    requests = (here.request(demand, locality) for demand in demands)
+    return sum(request is None or not fits(request) for request in requests)
 
 
 class _Replay:
@@ -244,13 +264,8 @@ class _Replay:
         return False
 
     def _may_be_enough(self, here: Site) -> bool:
-        """Return whether *here* could serve as many requests as the level requires, without running them."""
-        fits = cache(here.fits)
-        unserved = 0
-        for demand in self._demands:
-            request = here.request(demand, self._locality)
-            unserved += request is None or not fits(request)
-        return unserved * 100 <= len(self._demands) * (100 - self._level.percent)
+        """Return whether *here* refuses no more requests than the level allows, without running them."""
+        return self._level.allows(unserved(self._demands, here, self._locality), len(self._demands))
 
 
 def cheapest(

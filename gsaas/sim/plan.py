@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capacity planning: the fewest hosts that meet a level of service, with GPUs tied to their hosts and cloudified.
 
-A level of service is a wait that a given percentage of the requests does not exceed. The smallest number of hosts that
-meets it is found by bisection, which assumes that more hosts never make the level worse. That is so on average, but
-not for every request: where one host matters, run the history with one host more and one host less as well.
+A level of service is a wait that a given percentage of the requests does not exceed, and how many requests may be
+refused. A request is refused if it fits on no number of hosts. So GPUs that are tied to their hosts may meet no level
+that the same hosts, cloudified, meet; and the two are compared only where they do the same work.
+
+The smallest number of hosts that meets the level is found by bisection, which assumes that more hosts never make it
+worse. That is so on average, but not for every request: where one host matters, run the history with one host more and
+one host less as well.
 """
 
 from __future__ import annotations
@@ -26,21 +30,28 @@ LOCALITIES = {LOCAL: "tied to their host", ANY: "cloudified"}
 
 
 class Unreachable(Exception):
-    """No number of hosts of this kind meets the level of service. The message says why."""
+    """No cloud of these hosts meets the level of service, tied or cloudified. The message says why."""
 
 
 @dataclass(frozen=True)
 class ServiceLevel:
-    """*percent* percent of the requests wait no longer than *wait* seconds."""
+    """*percent* percent of the served requests wait no longer than *wait* seconds, *refused* percent are not served."""
 
     percent: float = 95.0
     wait: float = 60.0
+    refused: float = 0.0
+
+    def allows(self, refused: int, requests: int) -> bool:
+        """Return whether so many of so many requests may be refused."""
+        return refused * 100 <= requests * self.refused
 
     def is_met_by(self, outcome: Outcome) -> bool:
-        """Return whether enough requests of a run waited no longer than allowed. Refused requests did not."""
+        """Return whether a run refused no more requests than allowed, and enough of the others waited no longer."""
         waits = outcome.waits
-        served = math.ceil(len(outcome.records) * self.percent / 100)
-        return len(waits) >= served and (served == 0 or waits[served - 1] <= self.wait)
+        in_time = math.ceil(len(waits) * self.percent / 100)
+        return self.allows(outcome.refused, len(outcome.records)) and (
+            in_time == 0 or waits[in_time - 1] <= self.wait
+        )
 
 
 @dataclass(frozen=True)
@@ -80,9 +91,35 @@ class SmallestSite:
             "policy": self.policy,
             **asdict(self.site),
             "gpus_in_all": self.site.hosts * self.site.gpus,
+            "refused": self.outcome.refused,
             "utilisation_percent": self.outcome.utilisation,
             "mean_wait_seconds": sum(waits) / len(waits) if waits else 0.0,
             "cost_per_year": self.cost_per_year,
+            "impossible": None,
+        }
+
+
+@dataclass(frozen=True)
+class Impossible:
+    """The level of service is met at no size with one locality. *refused* requests fit on no number of these hosts."""
+
+    locality: str
+    refused: int
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain form that `gsaas-sim plan --json` prints: as for a site, with null for what there is not."""
+        return {
+            "locality": self.locality,
+            "policy": None,
+            "fleet": None,
+            "hosts": None,
+            "gpus_in_all": None,
+            "refused": self.refused,
+            "utilisation_percent": None,
+            "mean_wait_seconds": None,
+            "cost_per_year": None,
+            "impossible": self.reason,
         }
 
 
@@ -95,16 +132,20 @@ def plan(
     costs: Costs | None = None,
     progress: Callable[[str], object] = str,
     percent: Callable[[int], object] | None = None,
-) -> list[SmallestSite]:
-    """Return, for each of `LOCALITIES`, the smallest site of hosts like those of *site* that meets *level*.
+) -> list[SmallestSite | Impossible]:
+    """Return, for each of `LOCALITIES`, the smallest site of hosts like those of *site* that meets *level*, if any.
 
     Of several *policies* the one that needs the fewest hosts is returned. *progress* is called with a line of text
-    before each run, and *percent* with how much of it is done; the defaults do nothing. Raises `Unreachable` if more
-    requests than *level* allows fit on no number of such hosts.
+    before each run, and *percent* with how much of it is done; the defaults do nothing. Raises `Unreachable` if no site
+    meets the level with any locality.
     """
     costs = costs or Costs()
-    smallest = []
+    smallest: list[SmallestSite | Impossible] = []
     for locality in LOCALITIES:
+        refused = sum(site.request(demand, locality) is None for demand in demands)
+        if not level.allows(refused, len(demands)):
+            smallest.append(refuses_too_many(locality, refused, len(demands)))
+            continue
         found = []
         for policy in policies:
             hosts, outcome = _fewest_hosts(
@@ -113,7 +154,26 @@ def plan(
             size = replace(site, hosts=hosts)
             found.append(SmallestSite(locality, policy, size, outcome, costs.per_year(size)))
         smallest.append(min(found, key=lambda candidate: candidate.site.hosts))
+    check_reachable(smallest)
     return smallest
+
+
+def refuses_too_many(locality: str, refused: int, requests: int) -> Impossible:
+    """Return that hosts on which so many requests never fit do not meet a level of service."""
+    return Impossible(
+        locality, refused, f"{refused} of {requests} requests fit on no number of such hosts"
+    )
+
+
+def check_reachable(answers: Sequence[object]) -> None:
+    """Raise `Unreachable` if all *answers* are impossible."""
+    impossible = [answer for answer in answers if isinstance(answer, Impossible)]
+    if len(impossible) == len(answers):
+        fewest = min(impossible, key=lambda answer: answer.refused)
+        hint = "; --refused=PERCENT plans without them" if fewest.refused else ""
+        raise Unreachable(
+            f"impossible at any size, {LOCALITIES[fewest.locality]}: {fewest.reason}{hint}"
+        )
 
 
 def _fewest_hosts(
@@ -137,7 +197,6 @@ def _fewest_hosts(
             progress=percent,
         ).run()
 
-    _check_servable(demands, site, level, locality)
     # Double until the level is met, then bisect between the last number that was too small and that one.
     too_few, enough = 0, _lower_bound(demands, site)
     while not level.is_met_by(best := replay(enough)):
@@ -150,18 +209,6 @@ def _fewest_hosts(
         else:
             too_few = middle
     return enough, best
-
-
-def _check_servable(
-    demands: Sequence[Demand], site: Site, level: ServiceLevel, locality: str
-) -> None:
-    """Raise `Unreachable` if more requests than *level* allows to wait longer fit on no number of hosts."""
-    unserved = sum(site.request(demand, locality) is None for demand in demands)
-    if unserved * 100 > len(demands) * (100 - level.percent):
-        raise Unreachable(
-            f"{unserved} of {len(demands)} requests fit on no number of hosts with {site.gpus} GPUs of "
-            f"{site.memory_mb} MiB, {LOCALITIES[locality]}"
-        )
 
 
 def _lower_bound(demands: Sequence[Demand], site: Site) -> int:

@@ -188,9 +188,31 @@ def test_a_longer_allowed_wait_needs_fewer_hosts():
     assert anywhere.site.hosts == 1
 
 
-def test_a_request_that_fits_on_no_number_of_hosts_is_an_error():
-    with pytest.raises(Unreachable, match="1 of 1 requests fit on no number of hosts"):
-        plan.plan([whole(0, 0, 1, 3)], SITE, LEVEL)
+def test_a_request_that_fits_no_gpu_is_an_error_that_says_how_to_plan_for_the_others():
+    demands = [Demand(0, 0, 10, 1, "shared", 2000), whole(1, 0, 10, 1)]
+    with pytest.raises(Unreachable, match=r"1 of 2 requests fit on no number .* --refused=PERCENT"):
+        plan.plan(demands, SITE, LEVEL)
+    for found in plan.plan(demands, SITE, ServiceLevel(100, 0, refused=50)):
+        assert (found.site.hosts, found.outcome.refused) == (1, 1)
+
+
+@pytest.mark.parametrize("percent", [100, 95, 50, 1])
+def test_wide_requests_are_possible_only_cloudified(percent: float):
+    """However few requests have to be served at once: refused ones are not slow ones."""
+    demands = [whole(number, 0, 10, 3 if number == 0 else 1) for number in range(10)]
+    tied, anywhere = plan.plan(demands, SITE, ServiceLevel(percent, 0))
+    assert (tied.refused, tied.to_dict()["hosts"]) == (1, None)
+    assert tied.to_dict()["impossible"] == "1 of 10 requests fit on no number of such hosts"
+    assert anywhere.outcome.refused == 0
+    assert tied.to_dict().keys() <= {*anywhere.to_dict(), "fleet"}
+
+
+def test_refused_requests_are_allowed_by_the_level_alone():
+    """Without those that it refuses, a tied cloud is smaller, and both say what they refuse."""
+    demands = [whole(number, 0, 10, 3 if number == 0 else 1) for number in range(10)]
+    tied, anywhere = plan.plan(demands, SITE, ServiceLevel(100, 0, refused=10))
+    assert (tied.outcome.refused, tied.site.hosts) == (1, 5)
+    assert (anywhere.outcome.refused, anywhere.site.hosts) == (0, 6)
 
 
 def test_costs_per_year():

@@ -104,8 +104,26 @@ def test_power_is_part_of_the_cost():
 
 def test_a_fleet_that_cannot_be_bought_is_said():
     few = HostKind("few", 1, 1000, 1.0, most=2)
-    with pytest.raises(Unreachable, match="no fleet of few meets the level of service"):
+    with pytest.raises(Unreachable, match="the hosts that may be bought are too few"):
         fleet.plan(at_once(3), [few], NEVER_WAIT, policy_names=["first-fit"])
+
+
+def test_small_hosts_serve_wide_requests_only_cloudified():
+    tied, anywhere = fleet.plan(at_once(2, 3), [SMALL], NEVER_WAIT, policy_names=["first-fit"])
+    assert (tied.refused, tied.to_dict()["fleet"]) == (2, None)
+    assert counts(anywhere) == {"small": 6}
+
+
+def test_the_program_says_what_is_impossible_in_table_json_and_report(folder: Path, capsys):
+    (folder / "history.csv").write_text("arrival,duration,count,mode\n0,60,6,exclusive\n")
+    arguments = ["plan", str(folder / "history.csv"), f"--hosts={folder / 'hosts.toml'}"]
+    assert program.main([*arguments, "-o", str(folder / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "impossible at any size" in printed
+    assert "Tied to their host, it is impossible at any size: 1 of 1 requests fit on no" in printed
+    assert "impossible at any size" in (folder / "out" / "report.html").read_text()
+    tied, anywhere = json.loads((folder / "out" / "summary.json").read_text())
+    assert (tied["hosts"], tied["refused"], anywhere["refused"]) == (None, 1, 0)
 
 
 def test_the_documented_hosts_are_a_fleet(tmp_path: Path):

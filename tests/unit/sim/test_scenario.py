@@ -26,6 +26,7 @@ HISTORY = """arrival,duration,count,mode,memory_mb,project
 0,600,1,exclusive,,b
 120,300,2,exclusive,,b
 """
+TOO_LARGE = "arrival,duration,count,mode,memory_mb\n0,600,1,shared,10\n"
 SCENARIO = f"""title = "Scattered <GPUs>"
 history = "history.csv"
 {SITE}
@@ -46,6 +47,7 @@ SUMMARY = """{"run": "a", "policy": "best-fit", "locality": "any", "hosts": 1, "
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "history.csv").write_text(HISTORY)
+    (tmp_path / "too_large.csv").write_text(TOO_LARGE)
     (tmp_path / "scenario.toml").write_text(SCENARIO)
     return tmp_path
 
@@ -210,8 +212,8 @@ def test_a_plan_for_a_history(folder: Path, capsys):
             "cannot be simulated",
         ),
         (
-            ["plan", "{folder}/history.csv", "--gpus=1", "--memory-mb=9"],
-            "fit on no number of hosts",
+            ["plan", "{folder}/too_large.csv", "--gpus=1", "--memory-mb=9"],
+            "fit on no number of such hosts",
         ),
         (["compare", "{folder}/missing"], "No such file"),
     ],
