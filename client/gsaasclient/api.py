@@ -28,6 +28,9 @@ CHECKS_VERSION = "1.8"
 KINDS_VERSION = "1.9"
 """The microversion that tells kinds of devices apart."""
 
+MODELS_VERSION = "1.11"
+"""The microversion that lists the models of GPUs."""
+
 LEASES = "/v1/leases"
 
 

@@ -17,7 +17,20 @@ from gsaas import exceptions
 HEADER = "OpenStack-API-Version"
 SERVICE = "gpu-scheduling"
 
-HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (1, 7), (1, 8), (1, 9), (1, 10))
+HISTORY = (
+    (1, 0),
+    (1, 1),
+    (1, 2),
+    (1, 3),
+    (1, 4),
+    (1, 5),
+    (1, 6),
+    (1, 7),
+    (1, 8),
+    (1, 9),
+    (1, 10),
+    (1, 11),
+)
 """Every microversion, oldest first.
 
 1.0: leases, checks, GPUs, hosts, endpoints, policies, limits.
@@ -33,6 +46,7 @@ HISTORY = ((1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (1, 5), (1, 6), (1, 7), (1, 8
 1.8: checks in reservations.
 1.9: requests, leases and GPUs have `kind`.
 1.10: leases have `problems`.
+1.11: models of GPUs.
 """
 SORTING = "1.1"
 """The microversion whose lists can be sorted."""
@@ -52,6 +66,8 @@ KINDS = "1.9"
 """The microversion that tells kinds of devices apart."""
 PROBLEMS = "1.10"
 """The microversion whose leases say what is refused to their VMs and programs."""
+MODELS = "1.11"
+"""The microversion that lists the models of GPUs."""
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 """The service type of OpenStack's services, in the header."""

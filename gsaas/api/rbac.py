@@ -226,6 +226,13 @@ GPUS_ADOPT = _rule(
     "POST /v1/gpus/{uuid}/adopt",
 )
 
+MODELS_LIST = _rule(
+    "gsaas:models:list",
+    READER_OR_SERVICE,
+    "See which models of GPUs the cloud has, and how much of each is free.",
+    "GET /v1/models",
+)
+
 HOSTS_LIST = _rule(
     "gsaas:hosts:list",
     READER_OR_SERVICE,

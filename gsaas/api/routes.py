@@ -18,6 +18,7 @@ from gsaas.api import (
     limits,
     metrics,
     microversions,
+    models,
     openapi,
     policies,
     queue,
@@ -191,6 +192,14 @@ ROUTES = (
         Takes(body=schemas.gpus.ADOPT),
         changes="gpus/gpu",
         since=microversions.ADOPTION,
+    ),
+    Route(
+        "GET",
+        "/v1/models",
+        models.index,
+        rbac.MODELS_LIST,
+        Returns(200, schemas.models.MANY),
+        since=microversions.MODELS,
     ),
     Route(
         "GET",

@@ -32,6 +32,7 @@ from gsaas.gpgpums.view import Mixes, View
 from gsaas.limits import base as limits
 from gsaas.limits.cached import CachedLimits
 from gsaas.objects import host_names
+from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Lease
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import Request
@@ -125,6 +126,10 @@ class Claims:
                 reason=f"there is no host {name}, but {' and '.join(found)}: name the one that you mean"
             )
         return found[0] if found else name
+
+    def gpus(self) -> list[Gpu]:
+        """Return all GPUs as they are now."""
+        return self._ledger.look(lambda view: list(view.pool))
 
     def check(
         self, request: Request, policy_name: str | None = None, priority: int = 0

@@ -244,13 +244,20 @@ def test_a_check_prints_whether_the_request_fits_and_launches_nothing(desk):
     assert desk.world.rows() == before
 
 
-def test_tenants_see_totals_and_administrators_see_gpus(desk):
-    assert desk.type("gpus")[1] == (
-        "  GPUs    8 on 2 hosts, 8 idle\n  memory  65536 of 65536 MiB free\n"
+def test_tenants_see_models_and_totals_and_administrators_see_gpus(desk):
+    totals = "  GPUs    8 on 2 hosts, 8 idle\n  memory  65536 of 65536 MiB free\n"
+    models = desk.type("models")[1]
+    assert models == (
+        "  model         kind  capability   MiB  GPUs  idle  MiB free  largest share\n"
+        "  Quadro M4000  cuda           -  8192     8     8     65536           8192\n"
     )
-    assert desk.type("hosts")[1] == desk.type("gpus")[1]
+    assert desk.type("gpus")[1] == f"{models}\n{totals}"
+    assert desk.type("hosts")[1] == totals
+    assert desk.read("gpus").keys() == {"totals", "models"}
     desk.sit("admin")
+    assert desk.type("models")[1] == models
     assert "GPU-0001-0  gpu1" in desk.type("gpus")[1]
+    assert desk.read("gpus").keys() == {"totals", "gpus"}
     assert "compute1" in desk.type("hosts")[1]
 
 
@@ -263,6 +270,16 @@ def test_an_administrator_takes_a_gpu_or_host_out_of_service_and_back(desk, noun
     assert desk.read("gpus")["totals"]["idle"] < 8
     assert desk.type(noun, f"-enable={name}")[0] == 0
     assert desk.read("gpus")["totals"]["idle"] == 8
+
+
+def test_values_of_the_totals_are_printed_for_scripts_as_ever(desk):
+    assert desk.type("gpus", "-f", "value")[1] == "8\n2\n8\n65536\n65536\n"
+    assert desk.type("gpus", "-c", "idle", "-f", "json")[1] == '{\n  "idle": 8\n}\n'
+
+
+def test_models_have_columns_to_pick(desk):
+    words = ("models", "-c", "model", "-c", "idle", "-f", "csv")
+    assert desk.type(*words)[1] == "model,idle\nQuadro M4000,8\n"
 
 
 def test_an_administrator_removes_a_host_that_is_gone(desk):

@@ -21,6 +21,40 @@ def test_tenants_see_totals_and_nothing_else(world, path):
     }
 
 
+LATEST = {"OpenStack-API-Version": "gpu-scheduling latest"}
+
+
+def test_tenants_see_the_models_of_gpus_and_how_much_of_each_is_free(world):
+    """Neither a GPU that is out of service counts, nor those of a host that is; nothing tells where GPUs are."""
+    world.launch()
+    world.launch(mode="shared", memory_mb=192)
+    world.call("admin", "PATCH", "/v1/gpus/GPU-0002-3", {"gpu": {"disabled": True}})
+    shown = {
+        "model": "Quadro M4000",
+        "kind": "cuda",
+        "compute_capability": None,
+        "memory_mb": 8192,
+        "gpus": 7,
+        "idle": 5,
+        "free_mb": 6 * 8192 - 192,
+        "largest_share_mb": 8192,
+    }
+    answer = world.call("reader", "GET", "/v1/models", headers=LATEST)
+    assert answer.json == {"models": [shown]}
+    for name in ("gpu1", "gpu2"):
+        world.call("admin", "PATCH", f"/v1/hosts/{name}", {"host": {"disabled": True}})
+    assert world.call("reader", "GET", "/v1/models", headers=LATEST).json == {"models": []}
+
+
+def test_what_is_listed_as_free_is_what_a_check_finds(world):
+    world.launch(count=8, mode="shared", memory_mb=6000, policy="round-robin")
+    (model,) = world.call("reader", "GET", "/v1/models", headers=LATEST).json["models"]
+    assert (model["idle"], model["largest_share_mb"]) == (0, 2192)
+    for memory_mb, fits in ((2192, True), (2193, False)):
+        wanted = {"check": {"count": 1, "mode": "shared", "memory_mb": memory_mb}}
+        assert world.call("member", "POST", "/v1/checks", wanted).json["check"]["fits"] == fits
+
+
 def test_admins_see_each_gpu_and_its_leases(world):
     exclusive = world.launch(policy="first-fit")["id"]
     shared = [

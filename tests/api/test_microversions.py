@@ -49,6 +49,7 @@ DIGESTS = {
     "1.7": "b37cfc6b90588882",
     "1.8": "dac6c47e945a131d",
     "1.9": "c49b8a609ba34ca4",
+    "1.10": "eb8b4c7f479976ea",
 }
 """Microversion -> a digest of all its fields. A microversion that clients know never changes."""
 

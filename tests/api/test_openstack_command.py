@@ -308,12 +308,29 @@ def test_a_lease_is_made_even_if_remarks_cannot_be_written(user, monkeypatch):
     assert "note: key_name: ignored" in user.type(*words)[2]
 
 
-def test_tenants_see_totals_and_are_told_so(user):
-    for noun in (("gpu",), ("gpu", "host")):
-        status, out, err = user.type(*noun, "list", "-f", "value")
-        assert (status, out) == (0, "")
-        assert "openstack gpu totals show" in err
+def test_tenants_see_totals_instead_of_hosts_and_are_told_so(user):
+    status, out, err = user.type("gpu", "host", "list", "-f", "value")
+    assert (status, out) == (0, "")
+    assert "openstack gpu totals show" in err
     assert user.read("gpu", "totals", "show")["gpus"] == 8
+
+
+def test_tenants_see_models_instead_of_gpus(user):
+    models = user.read("gpu", "model", "list")
+    assert models == [
+        {
+            "Model": "Quadro M4000",
+            "Kind": "cuda",
+            "Compute Capability": None,
+            "Memory MiB": 8192,
+            "GPUs": 8,
+            "Idle": 8,
+            "Free MiB": 65536,
+            "Largest Share MiB": 8192,
+        }
+    ]
+    assert user.read("gpu", "list") == user.read("gpu", "list", "--sort", "used_mb") == models
+    assert user.read("gpu", "model", "list", user="admin") == models
 
 
 def test_an_admin_takes_gpus_and_hosts_out_of_service(user):

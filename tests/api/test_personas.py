@@ -55,6 +55,7 @@ MATRIX = {
     ("GET", "/v1/queue"):                "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("POST", "/v1/checks"):              "401 403 403 ok  ok  ok  403 | 403 ok  ok  ok  403",
     ("GET", "/v1/gpus"):                 "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
+    ("GET", "/v1/models"):               "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("GET", "/v1/gpus/{uuid}"):          "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
     ("PATCH", "/v1/gpus/{uuid}"):        "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
     ("POST", "/v1/gpus/{uuid}/adopt"):   "401 403 403 403 403 ok  403 | 403 403 403 ok  403",

@@ -27,7 +27,7 @@ def test_the_root_names_the_versions_and_v1_describes_itself(world):
         "id": "v1.0",
         "status": "CURRENT",
         "min_version": "1.0",
-        "max_version": "1.10",
+        "max_version": "1.11",
         "links": [
             {"rel": "self", "href": "/v1/"},
             {"rel": "describedby", "href": "/v1/openapi.json"},
@@ -45,7 +45,7 @@ def test_the_root_names_the_versions_and_v1_describes_itself(world):
         (None, "1.0"),
         ("gpu-scheduling 1.0", "1.0"),
         ("gpu-scheduling 1.1", "1.1"),
-        ("gpu-scheduling latest", "1.10"),
+        ("gpu-scheduling latest", "1.11"),
         ("compute 2.95", "1.0"),
         ("compute 2.95, gpu-scheduling 1.1", "1.1"),
     ],
@@ -58,12 +58,12 @@ def test_the_version_spoken_is_echoed(world, asked, spoken):
     assert HEADER in response.headers["Vary"]
 
 
-@pytest.mark.parametrize("version", ["0.9", "1.11", "2.0"])
+@pytest.mark.parametrize("version", ["0.9", "1.12", "2.0"])
 def test_a_version_that_is_not_spoken_is_not_acceptable(world, version):
     headers = {HEADER: f"gpu-scheduling {version}"}
     error = only_error(world.call("reader", "GET", "/v1/leases", headers=headers))
     assert (error["status"], error["code"]) == (406, "gsaas.microversion.unsupported")
-    assert (error["min_version"], error["max_version"]) == ("1.0", "1.10")
+    assert (error["min_version"], error["max_version"]) == ("1.0", "1.11")
 
 
 @pytest.mark.parametrize(

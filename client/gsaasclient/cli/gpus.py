@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gsaas gpus`: the GPUs of the cloud, and how much of them is free."""
+"""`gsaas gpus`: the GPUs of the cloud, and how much of them is free; their models for who may not see each GPU."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 from gsaasclient.api import API_VERSION
-from gsaasclient.cli import inventory
+from gsaasclient.cli import inventory, models
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.output import print_resource, table_of
 from gsaasclient.cli.parser import UsageError
@@ -92,7 +92,21 @@ def _list(client: Client, args: SimpleNamespace, version: str) -> int:
         order=lambda gpu: (gpu["host"], gpu["index"]),
         problems=_disputes,
         version=version,
+        instead=lambda: _models(client, args),
     )
+
+
+def _models(client: Client, args: SimpleNamespace) -> tuple[dict[str, Any], str]:
+    """Return the models of GPUs for a caller who may not see each GPU; none of an older API, or in CSV and values."""
+    if args.c or args.f in ("csv", "value"):
+        return {}, ""
+    try:
+        found = models.of(client)
+    except ApiError as error:
+        if error.code in ("gsaas.microversion.unsupported", "gsaas.forbidden"):
+            return {}, ""
+        raise
+    return {"models": found}, models.describe(found) if found else ""
 
 
 def _disputes(gpu: dict[str, Any]) -> list[str]:

@@ -40,10 +40,12 @@ def run(
     order: Callable[[Resource], Any] | None = None,
     problems: Callable[[Resource], list[str]] = lambda _: [],
     version: str = API_VERSION,
+    instead: Callable[[], tuple[Resource, str]] = lambda: ({}, ""),
 ) -> int:
     """List every *noun*, in the API's order or by *order*, or take one out of service or return it to service.
 
     *problems* returns lines to print under the table for one of them. *version* is the microversion of the list.
+    *instead* returns what else a caller sees to whom the API shows none of them: members of the document, and a text.
     """
     if args.disable and args.enable:
         raise UsageError("-disable and -enable cannot be combined")
@@ -66,7 +68,9 @@ def run(
     document = {key: answer[key] for key in ("totals", f"{noun}s") if key in answer}
     if f"{noun}s" not in answer:
         selected = select(TOTALS, args.c)
-        print_resource(args, selected, totals, document, lambda: _describe_totals(totals))
+        more, text = instead()
+        parts = [part for part in (text, _describe_totals(totals)) if part]
+        print_resource(args, selected, totals, document | more, lambda: "\n\n".join(parts))
         return 0
     selected = select(columns, args.c)
     found = sorted(answer[f"{noun}s"], key=order) if order else answer[f"{noun}s"]

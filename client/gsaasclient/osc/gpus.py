@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`openstack gpu list|show|set` and `openstack gpu totals show`."""
+"""`openstack gpu list|show|set`, `openstack gpu model list` and `openstack gpu totals show`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from openstack import exceptions as sdk_exceptions
 from osc_lib import exceptions
 from osc_lib.cli.format_columns import DictColumn, ListColumn
 
@@ -23,6 +24,8 @@ from gsaasclient.osc.command import (
     shown,
 )
 from gsaasclient.osc.service import TOTALS_HINT, add_service_options, check_service_options
+from gsaasclient.sdk import Proxy
+from gsaasclient.sdk.gpus import Model
 
 LOG = logging.getLogger(__name__)
 
@@ -67,6 +70,16 @@ SHOWN = (
     Column("daemon_address", lambda gpu: gpu.daemon_address),
     Column("reading", lambda gpu: DictColumn(gpu.reading or {})),
 )
+MODELS = (
+    Column("Model", lambda model: model.model),
+    Column("Kind", lambda model: model.kind),
+    Column("Compute Capability", lambda model: model.compute_capability),
+    Column("Memory MiB", lambda model: model.memory_mb),
+    Column("GPUs", lambda model: model.gpus),
+    Column("Idle", lambda model: model.idle),
+    Column("Free MiB", lambda model: model.free_mb),
+    Column("Largest Share MiB", lambda model: model.largest_share_mb),
+)
 TOTALS = (
     Column("hosts", lambda totals: totals.hosts),
     Column("gpus", lambda totals: totals.gpus),
@@ -77,7 +90,7 @@ TOTALS = (
 
 
 class ListGpus(Lister):
-    """List the GPUs (administrators)"""
+    """List the GPUs; for who may not see each of them, their models and how much of each is free"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -86,10 +99,20 @@ class ListGpus(Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        found = list(first(self.gpus.gpus(**list_query(parsed_args)), parsed_args.limit))
+        try:
+            found = list(first(self.gpus.gpus(**list_query(parsed_args)), parsed_args.limit))
+        except sdk_exceptions.ForbiddenException:
+            found = []  # an order of GPUs is refused to who may not see them
         if not found:
-            LOG.warning(TOTALS_HINT)
+            return listed(MODELS, _models(self.gpus))
         return listed(LONG if parsed_args.long else LISTED, found)
+
+
+class ListModels(Lister):
+    """List the models of GPUs, and how much of each is free"""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        return listed(MODELS, self.gpus.models())
 
 
 class ShowGpu(ShowOne):
@@ -135,6 +158,15 @@ class ShowTotals(ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         return shown(TOTALS, self.gpus.get_totals())
+
+
+def _models(gpus: Proxy) -> list[Model]:
+    """Return the models of GPUs; none of an API that is too old to list them, with a hint."""
+    try:
+        return list(gpus.models())
+    except (sdk_exceptions.NotFoundException, sdk_exceptions.BadRequestException):
+        LOG.warning(TOTALS_HINT)
+        return []
 
 
 def _add_gpu(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,9 @@ from openstack import resource
 
 from gsaasclient import lease_fields
 
-NEWEST = max(("1.8", *(field.since for field in lease_fields.FIELDS)), key=lease_fields.version_key)
+NEWEST = max(
+    ("1.11", *(field.since for field in lease_fields.FIELDS)), key=lease_fields.version_key
+)
 """The newest microversion that the resources know.
 
 An API that supports only older ones gets requests for its newest.

@@ -53,6 +53,24 @@ class Gpu(InService):
         return self
 
 
+class Model(Resource):
+    """Equal GPUs, and how much of them is free. The attributes are the API's fields of the same names."""
+
+    resources_key = "models"
+    base_path = "/models"
+
+    allow_list = True
+
+    compute_capability = resource.Body("compute_capability")
+    free_mb = resource.Body("free_mb", type=int)
+    gpus = resource.Body("gpus", type=int)
+    idle = resource.Body("idle", type=int)
+    kind = resource.Body("kind")
+    largest_share_mb = resource.Body("largest_share_mb", type=int)
+    memory_mb = resource.Body("memory_mb", type=int)
+    model = resource.Body("model")
+
+
 class Totals(Resource):
     """How many GPUs and hosts the cloud has, and how much of their memory is free."""
 

@@ -16,7 +16,7 @@ from openstack import exceptions, proxy, resource
 
 from gsaasclient.sdk import errors
 from gsaasclient.sdk.checks import Check
-from gsaasclient.sdk.gpus import Gpu, Totals
+from gsaasclient.sdk.gpus import Gpu, Model, Totals
 from gsaasclient.sdk.hosts import Host
 from gsaasclient.sdk.leases import ENDED, Lease
 from gsaasclient.sdk.policies import Policy
@@ -169,6 +169,13 @@ class Proxy(proxy.Proxy):
     def adopt_gpu(self, gpu: str | Gpu, host: str) -> Gpu:
         """Consent to the move of a GPU to another *host*, which reports it."""
         return self._get_resource(Gpu, gpu).adopt(self, host)
+
+    def models(self) -> Iterator[Model]:
+        """Yield the models of GPUs that new leases may get, each with how much of it is free.
+
+        Needs microversion 1.11 of the API.
+        """
+        return self._list(Model)
 
     def get_totals(self) -> Totals:
         """Return how many GPUs the cloud has, and how much of their memory is free."""

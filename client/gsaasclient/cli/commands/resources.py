@@ -10,7 +10,7 @@ RESOURCES = (
     CommandSpec(
         "gpus",
         Help(
-            "list the GPUs: totals, and for administrators each GPU",
+            "list the GPUs: their models, and for administrators each GPU",
             usage="gsaas gpus [-disable=UUID [-reason=TEXT] | -enable=UUID | -adopt=UUID [-host=HOST]]",
             example='gsaas gpus -disable=GPU-5b9f… -reason="ECC errors"',
             details="""
@@ -25,6 +25,20 @@ only while no lease uses it.""",
             Option("adopt", "UUID", "consent to the move of a GPU to another host"),
             Option("host", "HOST", "the host to which it moved; needed if several report it"),
         ),
+    ),
+    CommandSpec(
+        "models",
+        Help(
+            "list the models of GPUs, and how much of each is free",
+            usage="gsaas models [option ...]",
+            example="gsaas models -f json",
+            details="""
+Counts the GPUs that a new lease may get. idle: those that nothing uses, for -mode=exclusive. MiB
+free: what is left for shares of all of them; largest share: the most that one cGPU may have of it.""",
+        ),
+        Handler("models:models"),
+        mistaken_names=("model", "flavors", "types"),
+        options=OUTPUT,
     ),
     CommandSpec(
         "hosts",
