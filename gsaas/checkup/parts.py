@@ -14,6 +14,7 @@ from gsaas.checkup import (
     agents,
     bus,
     claims,
+    configuration,
     database,
     findings,
     identity,
@@ -31,6 +32,7 @@ from gsaas.db.models import EndpointRow
 
 def check_all(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     """Check everything that *conf* describes; yield each finding at once, as some services are slow to fail."""
+    yield from _guarded(configuration.PART, configuration.check(conf))
     hosts: set[str] = set()
     from_database = list(_guarded(database.PART, _check_database(conf, hosts)))
     yield from from_database

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from oslo_config import cfg
+from oslo_config import cfg, types
 from oslo_log import log
 
 from gsaas.conf import (
@@ -101,7 +101,7 @@ def load(
 
 
 def problems(conf: cfg.ConfigOpts) -> list[str]:
-    """Return a sentence for each unknown or deprecated option in the files that *conf* was read from."""
+    """Return a sentence for each unknown or deprecated option in the files that *conf* was read from, with its line."""
     own = {
         group.name: options for module in MODULES for group, options in module.list_opts().items()
     }
@@ -125,9 +125,36 @@ def _default_paths(prog: str | None, ending: str) -> list[str]:
 
 
 def _read_every_value(conf: cfg.ConfigOpts) -> None:
-    """Read every option, so that a value that is not allowed raises now and not at its first use."""
+    """Read every option, so that values that are not allowed raise now, all of them, and not at their first use."""
+    wrong = []
     for module in MODULES:
         for group, options in module.list_opts().items():
             section = conf if group.name == "DEFAULT" else conf[group.name]
             for option in options:
-                section[option.dest]
+                try:
+                    section[option.dest]
+                except (cfg.ConfigFileValueError, ValueError) as error:
+                    wrong.append((group.name, option, str(error)))
+    if wrong:
+        where = config_files.places(conf)
+        raise cfg.Error("; ".join(_sentence(where, *each) for each in wrong))
+
+
+def _sentence(places: config_files.Places, section: str, option: cfg.Opt, error: str) -> str:
+    place = places.get((section, option.dest))
+    # oslo.config puts the place in front, as Python writes such a value.
+    said = error.partition(" is not valid: ")[2] or error
+    unread = said.startswith(("invalid literal for int()", "could not convert string to float"))
+    if unread and isinstance(option.type, types.Number):
+        said = f"{said.rpartition(': ')[2]} is not {_number(option.type)}"
+    return f"{place + ': ' if place else ''}[{section}]{option.name}: {said}"
+
+
+def _number(kind: types.Number) -> str:
+    bounds = [
+        f"{words} {bound}"
+        for words, bound in (("at least", kind.min), ("at most", kind.max))
+        if bound is not None
+    ]
+    number = "a number" if kind.num_type is float else "a whole number"
+    return number + (f" of {' and '.join(bounds)}" if bounds else "")

@@ -55,44 +55,62 @@ def test_files_in_the_conf_d_folder_override_the_file(folder):
 
 @pytest.fixture
 def problems(folder):
-    """What is said of a configuration file with this text."""
+    """What is said of a configuration file with this text, without the folder of the file."""
 
     def problems(text):
         (folder / "gsaas.conf").write_text(text)
-        return gsaas.conf.problems(gsaas.conf.load())
+        return [said.removeprefix(f"{folder}/") for said in gsaas.conf.problems(gsaas.conf.load())]
 
     return problems
 
 
 def test_a_typing_error_in_a_name_is_reported_with_the_name_that_it_resembles(problems):
     assert problems("[gpgpums]\npolicey = best-fit\n[engine]\naudit-intervall = 3\n") == [
-        "no process reads [engine]audit_intervall: do you mean [engine]audit_interval?",
-        "no process reads [gpgpums]policey: do you mean [gpgpums]policy?",
+        "gsaas.conf:4: no process reads [engine]audit_intervall: do you mean [engine]audit_interval?",
+        "gsaas.conf:2: no process reads [gpgpums]policey: do you mean [gpgpums]policy?",
     ]
 
 
 def test_an_option_in_another_section_is_reported_with_its_own(problems):
     assert problems("[DEFAULT]\ngate_port = 8309\n[api]\nbackfill = true\n") == [
-        "no process reads [DEFAULT]gate_port: do you mean [grants]gate_port?",
-        "no process reads [api]backfill: do you mean [queue]backfill?",
+        "gsaas.conf:2: no process reads [DEFAULT]gate_port: do you mean [grants]gate_port?",
+        "gsaas.conf:4: no process reads [api]backfill: do you mean [queue]backfill?",
     ]
 
 
 def test_a_typing_error_in_a_section_is_reported(problems):
     assert problems("[gpgpum]\npolicy = best-fit\n") == [
-        "no process reads the section [gpgpum]: do you mean [gpgpums]?"
+        "gsaas.conf:1: no process reads the section [gpgpum]: do you mean [gpgpums]?"
     ]
 
 
 def test_an_option_that_was_never_there_is_reported_in_sections_that_only_gsaas_has(problems):
-    assert problems("[queue]\ncolour = blue\n[nova]\ncolour = blue\n[mine]\ncolour = blue\n") == [
-        "no process reads [queue]colour: GSaaS has no such option"
-    ]
+    (said,) = problems("[queue]\ncolour = blue\n[nova]\ncolour = blue\n[mine]\ncolour = blue\n")
+    start = "gsaas.conf:2: no process reads [queue]colour: the options of [queue] are "
+    assert said.startswith(start)
+    assert set(said.removeprefix(start).split(", ")) == {
+        option.dest for option in gsaas.conf.queue.OPTS
+    }
+
+
+def test_every_value_that_is_not_allowed_is_named_with_its_line_and_what_is(folder):
+    (folder / "gsaas.conf").write_text(
+        "# ours\n[gpgpums]\nallowed_policies = best-fit,\n    first-fit\nheartbeat_timeout: soon\n"
+        "[remoting]\ndefault_kind = tpu\n"
+    )
+    with pytest.raises(cfg.Error) as error:
+        gsaas.conf.load()
+    timeout, kind = str(error.value).split("; ")
+    assert timeout == (
+        f"{folder}/gsaas.conf:5: [gpgpums]heartbeat_timeout: 'soon' is not a whole number of at least 2"
+    )
+    assert kind.startswith(f"{folder}/gsaas.conf:7: [remoting]default_kind: ")
+    assert "cuda" in kind
 
 
 def test_an_option_under_its_former_name_still_works_and_is_reported(problems, folder):
     assert problems("[rodvr]\nfarewell = 7\n") == [
-        "[rodvr]farewell is deprecated: write [rodvr]grace instead"
+        "gsaas.conf:2: [rodvr]farewell is deprecated: write [rodvr]grace instead"
     ]
     assert gsaas.conf.load().rodvr.grace == 7
 
@@ -100,7 +118,9 @@ def test_an_option_under_its_former_name_still_works_and_is_reported(problems, f
 def test_the_files_of_the_conf_d_folder_are_checked_too(problems, folder):
     (folder / "gsaas.conf.d").mkdir()
     (folder / "gsaas.conf.d" / "10.conf").write_text("[rodvr]\ngpu_devise = gpu1\n")
-    assert problems("") == ["no process reads [rodvr]gpu_devise: do you mean [rodvr]gpu_device?"]
+    assert problems("") == [
+        "gsaas.conf.d/10.conf:2: no process reads [rodvr]gpu_devise: do you mean [rodvr]gpu_device?"
+    ]
 
 
 def test_options_of_libraries_are_no_problem(problems):
@@ -141,9 +161,8 @@ def test_a_deprecated_option_is_reported_with_what_to_do_now():
         deprecated_reason="every GPU is green now.",
     )
     found = config_files.deprecated({"api": {"colour"}}, {"api": [old]})
-    assert list(found) == [
-        "[api]colour is deprecated since 1.1 and will be removed: every GPU is green now."
-    ]
+    said = "[api]colour is deprecated since 1.1 and will be removed: every GPU is green now."
+    assert list(found) == [("api", "colour", said)]
 
 
 def test_whatever_is_deprecated_for_removal_says_since_when_and_why():

@@ -539,6 +539,7 @@ def test_a_check_up_sees_who_does_his_work_and_who_does_not(
     deployment: Deployment, machine: Machine
 ):
     assert machine.check_up() == {
+        "configuration": "ok",
         "database": "ok",
         "clock": "ok",
         "claims": "ok",

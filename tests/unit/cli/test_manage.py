@@ -153,6 +153,7 @@ def test_a_check_up_of_what_works_is_fine_and_warns_of_what_nobody_has_yet(check
     assert status == 0
     found = {finding["part"]: finding["level"] for finding in json.loads(out)}
     assert found == {
+        "configuration": "ok",
         "database": "ok",
         "claims": "ok",
         "reservations": "ok",
