@@ -345,6 +345,12 @@ class ServerRefused(GsaasError):
     fmt = "%(reason)s"
 
 
+class ServerIncomplete(ServerRefused):
+    """The request names no image, flavor or network for the VM, and the cloud has no default for its project."""
+
+    code = "gsaas.server.incomplete"
+
+
 class PlainServerRefused(GsaasError):
     """A plain server gets no cGPUs: there were none for it, its project may not have them, or its lease has failed."""
 

@@ -48,7 +48,8 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
     if reservation_id is not None:
         lease = lease.with_(reservation_id=reservation_id)
         if lease.has_server:
-            notes += service.cloud.check(request.context, dict(lease.server_request))
+            lease, more = _check_server(request, lease)
+            notes += more
     elif lease.has_server:
         # The cloud's check takes long. So see first whether there are GPUs, and claim them only after it.
         with timeutils.StopWatch() as watch:
@@ -60,7 +61,8 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
         elif wait_policy is None:
             limits.check(request, quota, answer)
         with timeutils.StopWatch() as watch:
-            notes += service.cloud.check(request.context, dict(lease.server_request))
+            lease, more = _check_server(request, lease)
+        notes += more
         took[timings.CHECK] = watch.elapsed()
         lease = lease.with_(timings=took)
     try:
@@ -141,6 +143,14 @@ def _check_address(address: str) -> None:
         raise exceptions.BadRequest(
             reason=f'lease.consumer.address is "{address}"; it must be an IPv4 address'
         ) from None
+
+
+def _check_server(request: ApiRequest, lease: Lease) -> tuple[Lease, list[str]]:
+    """Return *lease* with all fields of its server, which the cloud would make, and notes. Raises `ServerRefused`."""
+    cloud = request.service.cloud
+    server, defaults = cloud.complete(request.context, dict(lease.server_request))
+    notes = cloud.check(request.context, server)
+    return lease.with_(server_request=server), [*defaults, *notes]
 
 
 def _check_user_data(service: ApiService, lease: Lease) -> list[str]:

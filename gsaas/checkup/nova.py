@@ -14,7 +14,7 @@ from keystoneauth1 import exceptions as keystone
 from oslo_config import cfg
 
 from gsaas import exceptions, rpc
-from gsaas.checkup import agents, identity
+from gsaas.checkup import agents, identity, server_defaults
 from gsaas.checkup.findings import Finding, fail, ok, reason, warn
 from gsaas.rpc.queues import NotObservable, QueueState, inspect_queue
 
@@ -49,6 +49,8 @@ def check(conf: cfg.ConfigOpts, endpoints: Collection[str] | None) -> Iterator[F
         return
     found = list(_check_services(openstack))
     yield from found
+    if not any(finding.todo for finding in found):
+        yield from server_defaults.check(conf.nova, openstack)
     if endpoints is None or any(finding.part == PART and finding.todo for finding in found):
         return
     try:

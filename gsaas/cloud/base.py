@@ -127,6 +127,15 @@ class Cloud(abc.ABC):
         """
         return
 
+    def complete(
+        self, context: RequestContext, request: dict[str, Any]
+    ) -> tuple[dict[str, Any], list[str]]:
+        """Return *request* with the cloud's defaults for the server fields that its caller left out, and notes on them.
+
+        Raises `ServerIncomplete` if a field is needed that has no default for the caller's project.
+        """
+        return request, []
+
     @abc.abstractmethod
     def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:
         """Check that the cloud would make this server, and make nothing.

@@ -64,6 +64,26 @@ OPTS: list[cfg.Opt] = [
         "not report. At a second, Nova is busy answering them; at a day, the GPUs of a VM whose owner deleted it, "
         "and whose notification was lost, are released up to a day later.",
     ),
+    cfg.StrOpt(
+        "default_image",
+        help="The image of VMs whose owners name none: its name, its id, or property:KEY=VALUE for the newest image "
+        "with this property. Of several images, a project's own one comes before one that is shared with it, and that "
+        "before a public one: so a project may have a default of its own. If unset, tenants have to name an image.",
+    ),
+    cfg.StrOpt(
+        "default_flavor",
+        help="The flavor of VMs whose owners name none: its name, its id, or property:KEY=VALUE for the smallest "
+        "flavor with this extra spec that the project may use. If unset, tenants have to name a flavor.",
+    ),
+    cfg.StrOpt(
+        "default_network",
+        default="auto",
+        help="The network of VMs whose owners name none: the name of a network of their project, tag:TAG for the "
+        "one with this tag, the id of one that projects share, or auto. With auto it is the only network that the "
+        "project can use; if there is none, Neutron makes one, where it has an external network and a subnet pool for "
+        "that (its extension auto-allocated-topology). Any project may share a network with another under any name, so "
+        "a shared one counts by its id only.",
+    ),
 ]
 
 

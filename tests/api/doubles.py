@@ -30,6 +30,21 @@ class MemoryCloud(Cloud):
         """Servers that their owners have made, by id."""
         self.asked: list[dict[str, Any]] = []
         """The server fields of each server that was made, in order."""
+        self.defaults: dict[str, Any] = {}
+        """Server fields that callers need not name."""
+        self.missing: list[dict[str, Any]] = []
+        """What callers have to name, as the error says it."""
+
+    def complete(
+        self, context: RequestContext, request: dict[str, Any]
+    ) -> tuple[dict[str, Any], list[str]]:
+        lacking = [each for each in self.missing if each["field"] not in request]
+        if lacking:
+            raise exceptions.ServerIncomplete(
+                reason="name what is missing", details={"missing": lacking}
+            )
+        chosen = {name: value for name, value in self.defaults.items() if name not in request}
+        return {**request, **chosen}, [f"chosen: {name}" for name in chosen]
 
     def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:
         image = request.get("imageRef")

@@ -89,6 +89,25 @@ def test_a_vm_that_the_cloud_refuses_is_refused(desk):
     assert err.startswith("gsaas: there is no image nope\n")
 
 
+def test_what_a_vm_needs_is_said_at_once_with_the_options_and_what_there_is_to_choose(desk):
+    desk.world.cloud.missing = [
+        {"field": "imageRef", "names": ["debian", "ubuntu"], "more": 7},
+        {"field": "flavorRef", "names": ["small"], "more": 0},
+        {"field": "networks", "names": [], "more": 0},
+    ]
+    status, out, err = desk.type("-l", "-ncgpus=1")
+    assert (status, out) == (1, "")
+    assert err.startswith(
+        "gsaas: the VM needs an image, a flavor and a network, and this cloud has no default for your project; name "
+        "one of these:\n"
+        "  -image    debian, ubuntu and 7 more\n"
+        "  -flavor   small\n"
+        "  -network  none that your project can use: make one, or ask your operator\n"
+    )
+    _, _, err = desk.type("-l", "-ncgpus=1", "-image=debian", f"-network={uuid.uuid4()}")
+    assert err.startswith("gsaas: the VM needs a flavor, and this cloud")
+
+
 def test_nowait_returns_while_the_vm_boots(desk):
     desk.world.engine.idle = True
     assert desk.read("-l", "-ncgpus=1", "-nowait")["status"] == "CLAIMED"

@@ -396,6 +396,30 @@ def test_a_server_that_the_cloud_refuses_changes_nothing(world):
     assert world.engine.woken == []
 
 
+def test_a_server_that_lacks_what_has_no_default_is_refused_with_all_there_is_to_choose(world):
+    world.cloud.missing = [
+        {"field": "imageRef", "names": ["debian"], "more": 0},
+        {"field": "flavorRef", "names": ["small", "large"], "more": 3},
+    ]
+    before = world.rows()
+    error = only_error(
+        world.call("member", "POST", "/v1/leases", {"lease": {"cgpus": {"count": 1}}})
+    )
+    assert (error["status"], error["code"]) == (400, "gsaas.server.incomplete")
+    assert error["gsaas"] == {"missing": world.cloud.missing}
+    assert world.rows() == before
+    assert world.engine.woken == []
+
+
+def test_a_lease_has_the_clouds_defaults_for_what_its_owner_left_out(world):
+    world.cloud.defaults = {"imageRef": "debian", "flavorRef": "small"}
+    body = {"lease": {"cgpus": {"count": 1}, "server": {"flavorRef": "large"}}}
+    response = world.call("member", "POST", "/v1/leases", body)
+    assert response.json["notes"] == ["chosen: imageRef", "flavorRef: ignored by this cloud"]
+    world.engine.settle()
+    assert world.cloud.asked == [{"imageRef": "debian", "flavorRef": "large"}]
+
+
 def test_the_servers_own_fields_reach_the_engine_untouched(world):
     server = {
         "imageRef": "debian",

@@ -77,6 +77,16 @@ def test_what_would_fit_without_a_requirement_names_its_option(user):
     assert "without --gpu-model: --cgpus=1" in error
 
 
+def test_what_a_vm_needs_is_said_with_the_options_of_openstack(user):
+    user.world.cloud.missing = [
+        {"field": "imageRef", "names": ["debian"], "more": 0},
+        {"field": "networks", "names": ["private", "lan"], "more": 0},
+    ]
+    error = user.refused("gpu", "lease", "create")
+    assert "the VM needs an image and a network, and this cloud" in error
+    assert "  --image    debian\n  --network  private, lan\n" in error
+
+
 def test_a_launch_that_fails_prints_its_fault(user, monkeypatch):
     user.world.engine.idle = True
     lease_changed = user.world.engine.lease_changed

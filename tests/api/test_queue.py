@@ -258,6 +258,18 @@ def test_a_waiting_lease_with_a_server_is_booted_when_it_is_its_turn(world):
     assert show(world, waiting)["status"] == "ACTIVE"
 
 
+def test_a_request_that_waits_keeps_the_defaults_that_the_cloud_had_when_it_came(world):
+    world.cloud.defaults = {"imageRef": "debian"}
+    holder = take(world, ALL)
+    queue_up(world, server={})
+    world.cloud.defaults = {"imageRef": "another"}
+
+    give_back(world, holder)
+    world.engine.settle()
+
+    assert world.cloud.asked == [{"imageRef": "debian"}]
+
+
 def test_what_the_cloud_refuses_is_not_queued(world):
     take(world, ALL)
 

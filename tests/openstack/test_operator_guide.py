@@ -358,7 +358,7 @@ def test_a_tenant_launches_and_ends(
         assert server.id in launching.result()
     rules = compute_host.type("nft list map ip rodvr real")
     assert f"169.254.71.1 . 8308 : {machines.gpu_address(GPU_HOST)} . 830" in rules
-    operator.type(controller, end, TENANT, VM=server.id)
+    operator.type(controller, end, TENANT)
     assert "elements" not in compute_host.type("nft list map ip rodvr real")
 
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines under the message of an API error: GPUs by filter, the nearest request that fits, the request id."""
+"""An API error for people: its sentence, and the lines under it.
+
+These are what there is to choose from, GPUs by filter, the nearest request that fits, and the request id.
+"""
 
 from __future__ import annotations
 
 from gsaasclient.cli.cgpus import OPTIONS, to_options
-from gsaasclient.cli.tables import INDENT, table
+from gsaasclient.cli.tables import INDENT, facts, table
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,17 +17,59 @@ if TYPE_CHECKING:
     from gsaasclient import ApiError
 
 
-def explain(error: ApiError, options: Mapping[str, str] = OPTIONS) -> list[str]:
-    """Return lines to print under the message of *error*. *options* are those of the command line, by field."""
-    facts = error.facts
-    lines = capacity(
-        facts.get("filters") or [], facts.get("nearest"), facts.get("relaxed"), options
+SERVER_NOUNS = {"imageRef": "an image", "flavorRef": "a flavor", "networks": "a network"}
+"""What a VM needs, by Nova's field."""
+SERVER_OPTIONS = {"imageRef": "-image", "flavorRef": "-flavor", "networks": "-network"}
+"""The options that name it."""
+
+
+def sentence(error: ApiError) -> str:
+    """Return the message of *error*, without names of the API where `explain` has those of the command line."""
+    missing = error.facts.get("missing")
+    if not missing:
+        return str(error)
+    needed = [SERVER_NOUNS.get(each["field"], each["field"]) for each in missing]
+    listed = " and ".join(filter(None, (", ".join(needed[:-1]), needed[-1])))
+    return (
+        f"the VM needs {listed}, and this cloud has no default for your project; name one of these:"
+    )
+
+
+def explain(
+    error: ApiError,
+    options: Mapping[str, str] = OPTIONS,
+    server_options: Mapping[str, str] = SERVER_OPTIONS,
+) -> list[str]:
+    """Return lines to print under the message of *error*.
+
+    *options* are those of the command line for cGPUs, *server_options* those for a VM, by field of the API.
+    """
+    known = error.facts
+    lines = _choices(known.get("missing") or [], server_options)
+    lines += capacity(
+        known.get("filters") or [], known.get("nearest"), known.get("relaxed"), options
     )
     if error.status == 401:
         lines.append(f"{INDENT}the API does not accept the token of your credentials")
     if error.request_id:
         lines.append(f"{INDENT}request {error.request_id}")
     return lines
+
+
+def _choices(missing: list[dict[str, Any]], options: Mapping[str, str]) -> list[str]:
+    """Return a line for each field that has to be named, with what it may be."""
+    if not missing:
+        return []
+    return facts(
+        (options.get(each["field"], each["field"]), _names(each["names"], each["more"]))
+        for each in missing
+    ).splitlines()
+
+
+def _names(names: list[str], more: int) -> str:
+    if not names:
+        return "none that your project can use: make one, or ask your operator"
+    return ", ".join(names) + (f" and {more} more" if more else "")
 
 
 def capacity(

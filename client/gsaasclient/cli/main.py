@@ -76,9 +76,9 @@ def _run(words: Sequence[str]) -> int:
         error.command = command.name
         return _print_usage_error(error)
     except ApiError as error:
-        from gsaasclient.cli.error_details import explain
+        from gsaasclient.cli.error_details import explain, sentence
 
-        _print_error(str(error))
+        _print_error(sentence(error))
         for line in explain(error):
             say(f"{line}\n")
         status = status_of(error.code)

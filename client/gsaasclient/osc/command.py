@@ -14,7 +14,7 @@ from osc_lib import exceptions
 from osc_lib.command import command
 
 from gsaasclient import sdk
-from gsaasclient.cli.error_details import explain
+from gsaasclient.cli.error_details import explain, sentence
 from gsaasclient.cli.standard_files import Writing
 
 OPTIONS = {
@@ -29,6 +29,8 @@ OPTIONS = {
     "host": "--host",
 }
 """The options of a request for cGPUs, by field of the API."""
+SERVER_OPTIONS = {"imageRef": "--image", "flavorRef": "--flavor", "networks": "--network"}
+"""Those of a VM, by Nova's field."""
 
 Row = TypeVar("Row")
 
@@ -114,7 +116,7 @@ class CreateOne(ShowOne):
 def message_of(error: Exception) -> str:
     """Return what is to be printed of an error: the API's sentence and what would help, or the SDK's message."""
     if isinstance(error, sdk_exceptions.HttpException) and (said := sdk.api_error(error)):
-        return "\n".join([str(said), *explain(said, OPTIONS)])
+        return "\n".join([sentence(said), *explain(said, OPTIONS, SERVER_OPTIONS)])
     return str(error)
 
 

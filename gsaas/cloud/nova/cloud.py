@@ -24,11 +24,12 @@ from oslo_utils import timeutils
 from gsaas import exceptions
 from gsaas.cloud import server_tags
 from gsaas.cloud.base import Cloud, Owner, Server, ServerChange, ServerStatus
-from gsaas.cloud.nova import checks, hosts, requests, servers
+from gsaas.cloud.nova import checks, defaults, hosts, offers, requests, servers
 from gsaas.cloud.nova.clients import (
     ClientFactory,
     Clients,
     RequestRejected,
+    run_in_parallel,
     translated_errors,
 )
 from gsaas.context import RequestContext
@@ -56,14 +57,42 @@ class NovaCloud(Cloud):
         return cls(conf)
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        """Raise `ValueError` if [service_user] does not say which user the service is."""
+        """Raise `ValueError` if [service_user] does not say which user the service is, or a default cannot be read."""
         self._client_factory = ClientFactory(conf)
+        self._defaults = defaults.configured(conf.nova)
         self.poll_interval = conf.nova.poll_interval
         self.audit_interval = conf.nova.audit_interval
 
     def connect(self) -> None:
         with translated_errors("OpenStack"):
             self._client_factory.warm_up()
+
+    def complete(
+        self, context: RequestContext, request: dict[str, Any]
+    ) -> tuple[dict[str, Any], list[str]]:
+        lacking = requests.missing(request)
+        if not lacking:
+            return request, []
+        caller = self._caller_clients(context)
+        asking = offers.of(caller, context.project_id)
+        try:
+            found = run_in_parallel([asking[field] for field in lacking])
+        except RequestRejected as rejected:
+            raise exceptions.ServerRefused(reason=str(rejected)) from rejected
+        offered = dict(zip(lacking, found, strict=True))
+        # Asked only where it decides, as Neutron reads much for it.
+        allocates = offered.get("networks") == [] and offers.allocates_network(
+            caller, context.project_id
+        )
+        values, chosen, missing = defaults.complete(
+            lacking, self._defaults, offered, allocates=allocates
+        )
+        if missing:
+            raise exceptions.ServerIncomplete(
+                reason=defaults.explain(missing),
+                details={"missing": [each.to_dict() for each in missing]},
+            )
+        return requests.completed(request, values), [f"the cloud chose: {', '.join(chosen)}"]
 
     def check(self, context: RequestContext, request: dict[str, Any]) -> list[str]:
         fields = requests.fields(request)

@@ -16,7 +16,7 @@ from gsaas import exceptions
 from gsaas.cloud import server_tags
 
 AUTO = "auto"
-"""Value of `networks`: Nova chooses the network, which works if the project has exactly one."""
+"""Value of `networks`: Nova chooses the network, if the project has exactly one, or has Neutron make one."""
 
 _PASSED = frozenset(
     {
@@ -44,6 +44,7 @@ _HINTS = "os:scheduler_hints"
 _ALIASES = {
     "image": "imageRef",
     "flavor": "flavorRef",
+    "network": "networks",
     "scheduler_hints": _HINTS,
     "OS-SCH-HNT:scheduler_hints": _HINTS,
 }
@@ -56,35 +57,66 @@ _REFUSED = {
 }
 
 
-def fields(request: Mapping[str, Any]) -> dict[str, Any]:
+def named(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of *request* by Nova's own names; raise `ServerRefused` for one that may not be passed on.
 
-    The result always has `networks`, which is never empty. It never has `user_data`: GSaaS composes it with its own
-    (`gsaas.cloudinit`).
+    The result never has `user_data`: GSaaS composes it with its own (`gsaas.cloudinit`).
     """
-    named: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for field, value in request.items():
-        name = _ALIASES.get(field, field)
+        name = name_of(field)
         if field == "network":
-            name, value = "networks", [{"uuid": value}]
+            value = [{"uuid": value}]
         if name in _REFUSED:
             _refuse(field, _REFUSED[name])
         if name not in _PASSED | {_HINTS, "user_data"}:
             _refuse(field, "Nova has no such field, or GSaaS does not pass it on")
-        if name in named:
+        if name in found:
             _refuse(field, f"{name} means the same, and both were given; give one of them")
-        named[name] = value
-    named.pop("user_data", None)
-    networks = named.setdefault("networks", AUTO)
+        found[name] = value
+    found.pop("user_data", None)
+    networks = found.get("networks", AUTO)
     if networks == "none" or not networks:
         _refuse("networks", "a VM without a network could not reach its cGPUs")
-    if ":" in str(named.get("availability_zone") or ""):
+    if ":" in str(found.get("availability_zone") or ""):
         _refuse("availability_zone", "it may name a zone, but no host in the zone")
-    if not named.get("flavorRef"):
+    return found
+
+
+def name_of(field: str) -> str:
+    """Return Nova's own name of a field, which may have a short one."""
+    return _ALIASES.get(field, field)
+
+
+def missing(request: Mapping[str, Any]) -> list[str]:
+    """Return which of Nova's fields `imageRef`, `flavorRef` and `networks` are to be added. Raises as `named`."""
+    found = named(request)
+    has = {
+        "imageRef": found.get("imageRef") or found.get("block_device_mapping_v2"),
+        "flavorRef": found.get("flavorRef"),
+        "networks": found.get("networks"),
+    }
+    return [name for name, value in has.items() if not value]
+
+
+def completed(request: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *request* with fields *added*, by Nova's own names, which it has not or has without a value."""
+    kept = {field: value for field, value in request.items() if name_of(field) not in added}
+    return {**kept, **added}
+
+
+def fields(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return all fields that Nova needs; raise `ServerRefused` for one that is missing, and as `named`.
+
+    The result always has `networks`, which is never empty.
+    """
+    found = named(request)
+    found.setdefault("networks", AUTO)
+    if not found.get("flavorRef"):
         _refuse("flavorRef", "a VM needs a flavor")
-    if not named.get("imageRef") and not named.get("block_device_mapping_v2"):
+    if not found.get("imageRef") and not found.get("block_device_mapping_v2"):
         _refuse("imageRef", "a VM needs an image, or a volume to boot from")
-    return named
+    return found
 
 
 def body(

@@ -75,10 +75,7 @@ def show_credentials() -> None:
     for user in credentials.USERS:
         print(f"#   . {credentials.openrc(user)}")
     print(f"# clients: {settings.VENV / 'bin' / 'openstack'}, {gsaas.program('gsaas')}")
-    print(
-        f"# OS_CLOUD={settings.TENANTS[0]} gsaas -l -ncgpus=2 -poolmem=2048 -mode=shared"
-        f" -image={settings.IMAGE} -flavor={settings.FLAVOR} -network={settings.NETWORK}"
-    )
+    print(f"# OS_CLOUD={settings.TENANTS[0]} gsaas -l -ncgpus=2 -poolmem=2048 -mode=shared")
 
 
 def show_status(as_json: bool) -> int:

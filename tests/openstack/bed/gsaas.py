@@ -30,7 +30,17 @@ from tests.openstack.bed import (
 )
 from tests.openstack.bed.once import once
 from tests.openstack.bed.processes import Daemon, log_says
-from tests.openstack.bed.settings import ADDRESS, ETC, FAKE_HOSTS, GSAAS_PORT, REAL_HOST, STATE
+from tests.openstack.bed.settings import (
+    ADDRESS,
+    ETC,
+    FAKE_HOSTS,
+    FLAVOR,
+    GSAAS_PORT,
+    IMAGE,
+    NETWORK,
+    REAL_HOST,
+    STATE,
+)
 from tests.openstack.bed.work import Unit
 
 PROGRAMS = Path(sys.executable).parent
@@ -281,7 +291,12 @@ def _own_sections(user: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "plain_servers": {"properties": "all", "vendordata_timeout": 50},
         "grants": {"direct": "always"},
         "bus": accounts.secrets(),
-        "nova": {"notification_url": messages.url()},
+        "nova": {
+            "notification_url": messages.url(),
+            "default_image": IMAGE,
+            "default_flavor": FLAVOR,
+            "default_network": NETWORK,  # tests make further ones
+        },
         **keystone.token_check(USER),
         "service_user": user,
     }

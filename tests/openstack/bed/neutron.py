@@ -172,7 +172,7 @@ def _server() -> dict[str, dict[str, Any]]:
             "state_path": STATE / "neutron",
             "transport_url": messages.url(),
             "core_plugin": "ml2",
-            "service_plugins": "router",
+            "service_plugins": "router,auto_allocate",
             "auth_strategy": "keystone",
             "api_paste_config": PASTE,
             "agent_down_time": AGENT_DOWN_TIME,

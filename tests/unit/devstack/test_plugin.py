@@ -482,6 +482,14 @@ def test_nova_fetches_vendor_data_where_plain_servers_get_cgpus(tmp_path: Path) 
     assert conf.load(files=[str(node.conf)]).plain_servers.properties == "flavors"
 
 
+def test_a_vm_whose_owner_names_nothing_gets_what_devstack_has(tmp_path: Path) -> None:
+    node = Node(tmp_path, CONTROLLER, "DEFAULT_IMAGE_NAME=cirros-0.6.3-x86_64-disk")
+    node.run("stack post-config")
+    nova = conf.load(files=[str(node.conf)]).nova
+    assert nova.default_image == "cirros-0.6.3-x86_64-disk"
+    assert (nova.default_flavor, nova.default_network) == ("cirros256", "private")
+
+
 def test_otherwise_nova_asks_gsaas_for_nothing(stacked: Node) -> None:
     assert not {"api", "vendordata_dynamic_auth"} & set(stacked.written(stacked.nova_conf))
     assert conf.load(files=[str(stacked.conf)]).plain_servers.properties == "none"
