@@ -30,6 +30,7 @@ svg text { font: 11px system-ui, sans-serif; fill: var(--soft) } .end, .name { t
 .line { fill: none; stroke: var(--c); stroke-width: 1.6 } .bar, .block { fill: var(--c) } .bar { opacity: .88 }
 .c0{--c:#3b7dd8}.c1{--c:#e2803c}.c2{--c:#2f9e77}.c3{--c:#b84a92}.c4{--c:#8a6fd1}.c5{--c:#c7a02c}.c6{--c:#4aa8b8}
 .c7{--c:#d1545b}.c8{--c:#7a9a3a}.c9{--c:#7d8797}.c10{--c:#9c6b4a}.c11{--c:#5469a8}
+.s0 { opacity: 1 } .s1 { opacity: .72 } .s2 { opacity: .5 } .s3 { opacity: .86 }
 .yes { color: #2f9e77 } .no { color: #d1545b }
 """
 

@@ -102,6 +102,8 @@ def html(title: str, results: Results, first: Sequence[tuple[str, Sequence[str]]
     (first_run, _), *_ = results
     requests = rows[0]["served"] + rows[0]["refused"]
     subtitle = f"{requests:,} requests, replayed in {len(results)} runs."
+    times = [at for _, outcome in results for at, *_ in outcome.occupancy] or [0.0]
+    span = min(times), max(times)
     waits = [(run.name, [wait / 60 for wait in outcome.waits]) for run, outcome in results]
     sections = [
         *first,
@@ -143,7 +145,10 @@ def html(title: str, results: Results, first: Sequence[tuple[str, Sequence[str]]
                     steps=True,
                     time=True,
                 ),
-                *(_occupancy(run, outcome) for run, outcome in results),
+                *(
+                    _occupancy(run, outcome, number, span)
+                    for number, (run, outcome) in enumerate(results)
+                ),
             ],
         ),
     ]
@@ -164,9 +169,8 @@ def _time_saved(results: Results) -> list[str]:
         found.append((run.name, earlier))
     if not found:
         return []
-    return [
-        svg.histogram(f"Minutes that requests ended sooner than in {base.name}", found, x="minutes")
-    ]
+    title = f"Minutes that requests ended sooner than in {base.name}"
+    return [svg.histogram(title, found, x="minutes", first=1)]
 
 
 def _claimed_percent(run: Run, outcome: Outcome) -> list[tuple[float, float]]:
@@ -174,8 +178,8 @@ def _claimed_percent(run: Run, outcome: Outcome) -> list[tuple[float, float]]:
     return [(sample.at, 100 * sample.used_mb / total) for sample in outcome.samples]
 
 
-def _occupancy(run: Run, outcome: Outcome) -> str:
-    """Return the chart of which request had claims on which GPU when."""
+def _occupancy(run: Run, outcome: Outcome, colour: int, span: tuple[float, float]) -> str:
+    """Return the chart of which request had claims on which GPU when, in shades of the *colour* of the run."""
     rows = [gpu.uuid for gpu in sorted(run.site.pool(), key=lambda gpu: gpu.uuid)][:MOST_ROWS]
     memory_mb = {gpu.uuid: gpu.memory_mb for gpu in run.site.pool()}
     number = {uuid: place for place, uuid in enumerate(rows)}
@@ -202,4 +206,5 @@ def _occupancy(run: Run, outcome: Outcome) -> str:
         ),
     ]
     shown = "" if len(rows) == run.site.total_gpus else f" (the first {len(rows)})"
-    return svg.occupancy(f"GPU occupancy{shown}: {run.name}", hosts, blocks, groups=groups)
+    title = f"GPU occupancy{shown}: {run.name}"
+    return svg.occupancy(title, hosts, blocks, groups=groups, span=span, shades_of=colour)

@@ -14,6 +14,8 @@ WIDTH, HEIGHT = 880, 260
 LEFT, RIGHT, TOP, BOTTOM = 64, 16, 12, 34
 COLOURS = 12
 """The number of colour classes: c0 to c11."""
+SHADES = 4
+"""The number of classes of shades of a colour: s0 to s3."""
 
 Points = Sequence[tuple[float, float]]
 """(x, y) pairs, sorted by x."""
@@ -47,9 +49,17 @@ def lines(
 
 
 def histogram(
-    title: str, series: Sequence[tuple[str, Sequence[float]]], *, x: str, bins: int = 40
+    title: str,
+    series: Sequence[tuple[str, Sequence[float]]],
+    *,
+    x: str,
+    bins: int = 40,
+    first: int = 0,
 ) -> str:
-    """Return a histogram of several *series* of values: the percentage that falls into each of *bins* equal ranges."""
+    """Return a histogram of several *series* of values: the percentage that falls into each of *bins* equal ranges.
+
+    *first* is the colour of the first one; each further one has the next.
+    """
     values = [value for _, found in series for value in found] or [0.0]
     low, high = min(values), max(values)
     width = (high - low) / bins or 1.0
@@ -62,19 +72,19 @@ def histogram(
     highest = max((share for _, found in shares for share in found), default=1.0)
     frame = _Frame(low, low + width * bins, 0.0, highest or 1.0)
     body = [frame.axes(x, "% of the requests")]
-    for number, (name, found) in enumerate(shares):
+    for number, (name, found) in enumerate(shares, first):
         for place, share in enumerate(found):
             if not share:
                 continue
             slot = (frame.x(low + width) - frame.x(low)) / len(shares)
-            left = frame.x(low + place * width) + number * slot
+            left = frame.x(low + place * width) + (number - first) * slot
             top = frame.y(share)
             body.append(
                 f'<rect class="bar c{number % COLOURS}" x="{left:.1f}" y="{top:.1f}" '
                 f'width="{max(slot - 0.5, 0.5):.1f}" height="{frame.y(0) - top:.1f}">'
                 f"<title>{escape(name)}: {share:.1f} %</title></rect>"
             )
-    return _figure(title, body, [name for name, _ in shares])
+    return _figure(title, body, [name for name, _ in shares], first=first)
 
 
 def bars(title: str, values: Sequence[tuple[str, float]], *, unit: str) -> str:
@@ -99,15 +109,20 @@ def occupancy(
     blocks: Iterable[tuple[int, float, float, float, int, str]],
     *,
     groups: Sequence[int] = (),
+    span: tuple[float, float] | None = None,
+    shades_of: int | None = None,
 ) -> str:
     """Return a chart of which rows, usually GPUs, were occupied when.
 
     Each of *blocks* is (row, begin in seconds, end in seconds, share of the row from 0 to 1, colour, label). *rows* are
-    the names of the rows; only those of *groups*, the first row of each host, are shown.
+    the names of the rows; only those of *groups*, the first row of each host, are shown. *span* is where the time
+    begins and ends, by default with the blocks. With *shades_of*, which is a colour, all blocks have shades of that.
     """
     blocks = list(blocks)
-    begin = min((block[1] for block in blocks), default=0.0)
-    end = max((block[2] for block in blocks), default=1.0)
+    begin, end = span or (
+        min((block[1] for block in blocks), default=0.0),
+        max((block[2] for block in blocks), default=1.0),
+    )
     height = max(5.0, min(28.0, 640 / (len(rows) or 1)))
     frame = _Frame(begin, end, 0.0, 1.0, time=True, height=TOP + BOTTOM + height * len(rows))
     body = [frame.time_axis()]
@@ -131,8 +146,11 @@ def occupancy(
         stacks[row] = [*stack, (until, share)]
         top = TOP + row * height + (1 - min(under + share, 1.0)) * (height - 1)
         left, right = frame.x(since), frame.x(until)
+        look = f"c{(colour if shades_of is None else shades_of) % COLOURS}"
+        if shades_of is not None:
+            look += f" s{colour % SHADES}"
         body.append(
-            f'<rect class="block c{colour % COLOURS}" x="{left:.1f}" y="{top:.1f}" '
+            f'<rect class="block {look}" x="{left:.1f}" y="{top:.1f}" '
             f'width="{max(right - left, 0.4):.1f}" height="{share * (height - 1):.1f}">'
             f"<title>{escape(label)}</title></rect>"
         )
@@ -210,12 +228,16 @@ class _Frame:
 
 
 def _figure(
-    title: str, body: Sequence[str], legend: Sequence[str] = (), height: float = HEIGHT
+    title: str,
+    body: Sequence[str],
+    legend: Sequence[str] = (),
+    height: float = HEIGHT,
+    first: int = 0,
 ) -> str:
     keys = "".join(
         f'<span class="key"><i class="c{number % COLOURS}"></i>{escape(name)}</span>'
-        for number, name in enumerate(legend)
-        if len(legend) > 1
+        for number, name in enumerate(legend, first)
+        if first or len(legend) > 1
     )
     return (
         f"<figure><figcaption>{escape(title)}{keys}</figcaption>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -283,6 +284,45 @@ def test_charts_are_well_formed_and_stay_on_the_paper():
         assert 0 <= float(line.get("x1")) <= float(line.get("x2")) <= width
         assert 0 <= float(line.get("y1")) <= height
     assert figure.find("figcaption").text == "a & b"
+
+
+def figures(page: Path) -> list[ElementTree.Element]:
+    found = re.findall(r"<figure>.*?</figure>", page.read_text(), re.DOTALL)
+    return [ElementTree.fromstring(figure) for figure in found]  # noqa: S314 - our own
+
+
+def test_a_run_has_one_colour_in_all_charts_of_a_report(folder: Path):
+    assert program.main(["run", str(folder / "scenario.toml"), "-o", str(folder / "out")]) == 0
+    keys = [
+        (key.find("i").tail, key.find("i").get("class"))
+        for figure in figures(folder / "out" / "report.html")
+        for key in figure.iter("span")
+    ]
+    assert len(keys) > len(set(keys)) == len({name for name, _ in keys}) == 2
+    for name, colour in set(keys):
+        (chart,) = [
+            figure
+            for figure in figures(folder / "out" / "report.html")
+            if figure.find("figcaption").text == f"GPU occupancy: {name}"
+        ]
+        blocks = [rect.get("class").split() for rect in chart.iter("rect")]
+        assert {each[1] for each in blocks} == {colour}
+        assert len({each[2] for each in blocks}) > 1
+
+
+def test_the_occupancies_of_all_runs_have_the_same_axis_of_time(folder: Path):
+    assert program.main(["run", str(folder / "scenario.toml"), "-o", str(folder / "out")]) == 0
+    ticks = [
+        [
+            (text.get("x"), text.text)
+            for text in figure.iter("text")
+            if text.get("class") == "tick middle"
+        ]
+        for figure in figures(folder / "out" / "report.html")
+        if figure.find("figcaption").text.startswith("GPU occupancy")
+    ]
+    assert len(ticks) == 2
+    assert ticks[0] == ticks[1]
 
 
 def test_thinning_keeps_ends_and_extremes():
