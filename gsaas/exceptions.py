@@ -141,6 +141,40 @@ class LeaseNotQueued(GsaasError):
     fmt = "lease %(id)s is %(status)s, and a priority has an effect in the queue only"
 
 
+class EndInPast(BadRequest):
+    """The lease would have ended already."""
+
+    code = "gsaas.lease.end.in-past"
+    fmt = "the lease would end at %(at)s, and it is %(now)s now"
+
+
+class EndMissing(BadRequest):
+    """The operator wants each lease to have an end."""
+
+    code = "gsaas.lease.end.missing"
+    fmt = (
+        "a lease needs an end here: say how long it is to last, at most %(longest)s, or until when"
+    )
+
+
+class EndTooLate(GsaasError):
+    """The lease would last longer than the operator allows."""
+
+    code = "gsaas.lease.end.too-late"
+    status = 403
+    fmt = (
+        "the lease would last %(asked)s, and at most %(longest)s are allowed here: until %(latest)s"
+    )
+
+
+class EndReserved(GsaasError):
+    """The lease would have GPUs at a time for which they are reserved."""
+
+    code = "gsaas.lease.end.reserved"
+    status = 409
+    fmt = "the GPUs of lease %(id)s are reserved from %(start)s on: it can last until then"
+
+
 class ReservationNotActive(GsaasError):
     """A lease was to be launched in a reservation that has not begun, or has ended."""
 

@@ -31,12 +31,24 @@ KINDS_VERSION = "1.9"
 MODELS_VERSION = "1.11"
 """The microversion that lists the models of GPUs."""
 
+ENDS_VERSION = "1.11"
+"""The microversion whose leases may have an end."""
+
 LEASES = "/v1/leases"
 
 
 def version_for(cgpus: dict[str, Any], otherwise: str) -> str:
     """Return the microversion that a request for these cGPUs needs, if that is newer than *otherwise*."""
     return KINDS_VERSION if "kind" in cgpus else otherwise
+
+
+def version_of(lease: dict[str, Any]) -> str:
+    """Return the microversion for a request about *lease*, be it to launch it or to read it again as it was read."""
+    if "duration" in lease or "ends_at" in lease:
+        return ENDS_VERSION
+    return version_for(
+        lease["cgpus"], RESERVATIONS_VERSION if "reservation" in lease else API_VERSION
+    )
 
 
 class Client:
@@ -53,10 +65,8 @@ class Client:
         """
         key = key or idempotency.new_key()
         body = {"lease": lease}
-        version = RESERVATIONS_VERSION if "reservation" in lease else API_VERSION
-        version = version_for(lease["cgpus"], version)
         return idempotency.send(
-            lambda: self.request("POST", LEASES, body, version, key), ConnectionLostError
+            lambda: self.request("POST", LEASES, body, version_of(lease), key), ConnectionLostError
         )
 
     def request(

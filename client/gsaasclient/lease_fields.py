@@ -23,7 +23,7 @@ class Field:
     heading    in tables of `gsaas`; by default *name*
     title      in lists of `openstack`
     since      the first microversion that has it; columns of `gsaas` that not every API has are printed only for `-c`
-    line       for a time of the use of a lease: how `gsaas show` prints it
+    line       for a time of a lease that goes on: how `gsaas show` prints it; `{left}` is how far away it is
     warning    for a time that its owner has to know: how the dashboard announces it, in the state and in a sentence
     """
 
@@ -111,6 +111,8 @@ FIELDS = (
         line="{} UTC, unless something uses it before",
         warning=("idle, ends at {}", "It is idle, and ends at {} unless something uses it before."),
     ),
+    Field("duration", kind=int, since="1.11"),
+    Field("ends_at", heading="ends", title="Ends At", since="1.11", line="{left}, at {} UTC"),
     Field("reading", kind=dict, since="1.5"),
     Field("dropped_packets", kind=dict),
     Field("problems", kind=list, since="1.10"),
@@ -121,7 +123,7 @@ FIELDS = (
 GSAAS = (
     *("id", "name", "status", "project_id", "cgpus", "mode", "memory_mb", "locality", "policy"),
     *("server_id", "server_host", "consumer_host", "position", "degraded", "fault", "created_at"),
-    *("idle_since", "reclaim_at", "kind", "problems"),
+    *("idle_since", "reclaim_at", "kind", "problems", "ends_at"),
 )
 """The columns of `gsaas`."""
 OPENSTACK_LIST = ("id", "name", "status", "cgpus", "mode", "memory_mb", "server_id")
@@ -138,7 +140,7 @@ OPENSTACK_LONG = (
         "consumer_host",
         "position",
     ),
-    *("idle_since", "reclaim_at", "created_at", "updated_at"),
+    *("idle_since", "reclaim_at", "ends_at", "created_at", "updated_at"),
 )
 """Those with `--long`."""
 OPENSTACK_SHOW = (
@@ -155,6 +157,7 @@ OPENSTACK_SHOW = (
     ),
     *("access", "devices", "server_id", "server_host", "consumer", "reservation", "priority"),
     *("queue", "queued_at", "wait_until", "kept_until", "created_at", "updated_at", "released_at"),
+    *("duration", "ends_at"),
     *("idle_since", "reclaim_at", "reading", "dropped_packets", "problems", "timings"),
 )
 """The fields of `openstack gpu lease show`."""

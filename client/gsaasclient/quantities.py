@@ -79,6 +79,17 @@ def seconds(text: str) -> int:
     return total
 
 
+def span(number: float) -> str:
+    """Return a number of seconds as `seconds` reads it, in two units at most: `8m`, `7h50m`, `2d`; `0s` for none."""
+    rest = max(0, round(number))
+    parts: list[str] = []
+    for unit, size in _SECONDS.items():
+        count, rest = divmod(rest, size)
+        if count or parts:
+            parts.append(f"{count}{unit}" if count else "")
+    return "".join(parts[:2]) or "0s"
+
+
 def moment(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
     """Return a time, which has an offset: *now* is the present, and has one, too.
 

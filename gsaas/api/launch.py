@@ -16,7 +16,10 @@ from gsaas import exceptions
 from gsaas.api import cgpus, idempotency, limits, queue, rbac
 from gsaas.api.request import ApiRequest
 from gsaas.api.service import ApiService
+from gsaas.api.times import parse
+from gsaas.gpgpums import lease_end
 from gsaas.gpgpums.allocation import UNREACHABLE
+from gsaas.gpgpums.lease_end import End
 from gsaas.objects import timings
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
@@ -39,7 +42,8 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
     policy = body["cgpus"].get("policy")
     gpu_request = cgpus.parse(service, body["cgpus"], _consumer(body))
     wait_policy = queue.wait_policy(request, body)
-    lease = idempotency.mark(request, _new_lease(request, body, gpu_request))
+    end = lease_end.asked(service.end_policy, wanted_end(body), service.database.now())
+    lease = idempotency.mark(request, _new_lease(request, body, gpu_request, end))
     notes = _check_user_data(service, lease)
     service.stored_leases.add(lease.project_id)
     quota = service.limits.of(request.project_id)
@@ -89,7 +93,13 @@ def _reservation(body: Mapping[str, Any]) -> str | None:
     return reservation_id
 
 
-def _new_lease(request: ApiRequest, body: dict[str, Any], gpu_request: Request) -> Lease:
+def wanted_end(body: Mapping[str, Any]) -> End:
+    """Return the end that the request names. Raises `BadRequest` if it names two."""
+    ends_at = body.get("ends_at")
+    return End(None if ends_at is None else parse(ends_at, "lease.ends_at"), body.get("duration"))
+
+
+def _new_lease(request: ApiRequest, body: dict[str, Any], gpu_request: Request, end: End) -> Lease:
     """Return a lease with what the caller decides; the claim sets the other attributes."""
     lease_id = str(uuid.uuid4())
     consumer = body.get("consumer", {})
@@ -109,6 +119,8 @@ def _new_lease(request: ApiRequest, body: dict[str, Any], gpu_request: Request) 
         remoting=request.service.drivers.of(gpu_request.kind).name,
         has_server=body.get("server", {}) is not None,
         keepalive=body.get("keepalive"),
+        duration=end.duration,
+        ends_at=end.at,
         consumer_host=gpu_request.consumer_host,
         consumer_uid=consumer.get("uid"),
         consumer_address=consumer.get("address"),

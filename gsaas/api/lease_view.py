@@ -74,6 +74,8 @@ def show_lease(
         "timings": _timings(lease),
         **_readings(request, connection, lease, newest),
         "reclaim_at": iso(lease.reclaim_at) if lease.status == Status.ACTIVE else None,
+        "duration": lease.duration,
+        "ends_at": iso(lease.ends_at),
         "reservation": lease.reservation_id,
         "links": [request.link(f"{PATH}/{lease.id}")],
     }

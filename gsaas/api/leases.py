@@ -13,16 +13,21 @@ from sqlalchemy import Connection
 from gsaas import exceptions
 from gsaas.api import idempotency, lease_view, long_polls, microversions, queue, rbac
 from gsaas.api import readings as lease_readings
-from gsaas.api.launch import launch
+from gsaas.api.launch import launch, wanted_end
 from gsaas.api.lease_view import PATH, show_lease
 from gsaas.api.request import ApiRequest, ApiResponse
 from gsaas.api.schemas import leases as schemas
+from gsaas.api.service import ApiService
 from gsaas.api.times import iso, parse
 from gsaas.cloudinit.environment import shell_exports
+from gsaas.db import claims as claim_rows
 from gsaas.db import clock, leases
 from gsaas.db import readings as stored_readings
-from gsaas.db.database import Database, retried
+from gsaas.db import reservations as reservation_rows
+from gsaas.db.database import retried
 from gsaas.db.readings import Intervals
+from gsaas.gpgpums import lease_end, reservations
+from gsaas.gpgpums.lease_end import End
 from gsaas.metrics import counted
 from gsaas.objects import ids
 from gsaas.objects.lease import Lease
@@ -198,13 +203,14 @@ def _newest_readings(
 
 
 def update(request: ApiRequest, lease_id: str) -> ApiResponse:
-    """Give a lease another name, or another priority while it is in the queue."""
-    changes = request.body["lease"]
+    """Give a lease another name or another end, or another priority while it is in the queue."""
+    changes = dict(request.body["lease"])
     if "priority" in changes:
         queue.check_priority(request, changes["priority"])
     with request.service.database.reading() as connection:
         _find(request, connection, lease_id, rbac.LEASES_UPDATE)
-    _change(request.service.database, lease_id, changes)
+    end = wanted_end(changes) if changes.keys() & {"duration", "ends_at"} else None
+    _change(request.service, lease_id, changes, end)
     if "priority" in changes:
         request.service.claims.queue.advance()  # another request may be the next now
     with request.service.database.reading() as connection:
@@ -213,16 +219,40 @@ def update(request: ApiRequest, lease_id: str) -> ApiResponse:
 
 
 @retried
-def _change(database: Database, lease_id: str, changes: Mapping[str, Any]) -> None:
-    """Write *changes* of a lease. Raises `LeaseReleased`, and `LeaseNotQueued` for a priority that has no effect."""
-    with database.writing() as connection:
+def _change(
+    service: ApiService, lease_id: str, changes: Mapping[str, Any], end: End | None
+) -> None:
+    """Write *changes* of a lease, and its new *end* unless that is None.
+
+    Raises `LeaseReleased`, `LeaseNotQueued` for a priority that has no effect, the errors of `lease_end.changed`, and
+    `EndReserved`.
+    """
+    with service.database.writing() as connection:
         lease = leases.lock(connection, lease_id)
         if lease.status == Status.RELEASED:
             raise exceptions.LeaseReleased(id=lease_id)
         if "priority" in changes and lease.status != Status.QUEUED:
             raise exceptions.LeaseNotQueued(id=lease_id, status=lease.status)
-        if changes:
-            leases.write(connection, lease.with_(**changes), *changes)
+        after = lease.with_(
+            **{name: changes[name] for name in ("name", "priority") if name in changes}
+        )
+        if end is not None:
+            after = lease_end.changed(service.end_policy, after, end, clock.now(connection))
+            _check_reservations(connection, lease, after)
+        if columns := leases.changed_columns(lease, after):
+            leases.write(connection, after, *columns)
+
+
+def _check_reservations(connection: Connection, lease: Lease, after: Lease) -> None:
+    """Raise `EndReserved` if GPUs of *lease* are reserved for a time that its end is postponed to."""
+    if lease.ends_at is None or not lease.claims:
+        return  # it has them all the time already, or has none
+    gpus = claim_rows.memory_of(connection, [claim.gpu_uuid for claim in lease.claims])
+    start = reservations.first_in_the_way(
+        reservation_rows.live(connection), lease, gpus, after.ends_at
+    )
+    if start is not None:
+        raise exceptions.EndReserved(id=lease.id, start=iso(start))
 
 
 def delete(request: ApiRequest, lease_id: str) -> ApiResponse:

@@ -56,7 +56,7 @@ def describe(
     return place and {
         "position": place.position,
         "length": place.length,
-        "estimate_seconds": request.service.estimates.seconds(place.position),
+        "estimate_seconds": request.service.estimates.seconds(place.position, lease.id),
     }
 
 
@@ -107,6 +107,6 @@ def _place(request: ApiRequest, lease: Lease, position: int) -> dict[str, Any]:
         "queued_at": iso(lease.queued_at),
         "wait_until": iso(lease.wait_until),
         "attended": lease.waiter_seen_at is not None,
-        "estimate_seconds": request.service.estimates.seconds(position),
+        "estimate_seconds": request.service.estimates.seconds(position, lease.id),
         "cgpus": cgpus.describe(lease),
     }

@@ -18,6 +18,7 @@ from gsaas.context import RequestContext
 from gsaas.db.database import Database
 from gsaas.db.stored_leases import StoredLeases
 from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.lease_end import EndPolicy
 from gsaas.gpgpums.plain_servers import PlainServers
 from gsaas.grants import keyring
 from gsaas.notifications.emitter import Notifications
@@ -69,7 +70,9 @@ class ApiService:
         self.notifications = notifications or Notifications(conf, database)
         self.limits = limits.load(conf)
         self.decisions = DecisionCache(rbac.enforcer(conf))
-        self.estimates = QueueEstimates(database)
+        self.estimates = QueueEstimates(database, claims)
+        self.end_policy = EndPolicy(conf.leases.longest_duration, conf.leases.default_duration)
+        """Which ends leases may have."""
         self.keyring = keyring.from_conf(conf)
         """Signs and verifies grants."""
         self.stored_leases = StoredLeases(database, conf.api.most_leases_stored)

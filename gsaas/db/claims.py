@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import functools
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from sqlalchemy import (
     bindparam,
     case,
     func,
+    or_,
     select,
     update,
 )
@@ -23,8 +25,10 @@ from sqlalchemy import delete as delete_rows
 
 from gsaas.db.models import ClaimRow, GpuRow, LeaseRow, change_number, table_of
 from gsaas.objects.gpu import Gpu
+from gsaas.objects.lifecycle import ENTITLED
+from gsaas.objects.placement import Share
 
-_GPUS, _CLAIMS = table_of(GpuRow), table_of(ClaimRow)
+_GPUS, _CLAIMS, _LEASES = table_of(GpuRow), table_of(ClaimRow), table_of(LeaseRow)
 
 _FIRST_GPU = select(_GPUS.c.uuid).order_by(_GPUS.c.uuid).limit(1).with_for_update()
 
@@ -139,6 +143,43 @@ def masked_ips_of(connection: Connection, host: str, project_id: str) -> int:
     query = select(func.count()).select_from(_CLAIMS.join(table_of(LeaseRow)))
     query = query.where(_CLAIMS.c.masked_host == host, LeaseRow.project_id == project_id)
     return connection.scalars(query).one()
+
+
+def lasting(connection: Connection, moment: datetime.datetime) -> dict[str, int]:
+    """Return how many MiB of GPUs, by UUID, leases have claimed that do not end by *moment*."""
+    query = (
+        select(_CLAIMS.c.gpu_uuid, func.sum(_CLAIMS.c.memory_mb))
+        .select_from(_CLAIMS.join(_LEASES))
+        .where(or_(_LEASES.c.ends_at.is_(None), _LEASES.c.ends_at > moment))
+        .group_by(_CLAIMS.c.gpu_uuid)
+    )
+    return {uuid: int(size) for uuid, size in connection.execute(query)}
+
+
+def ending(connection: Connection, limit: int) -> list[tuple[datetime.datetime, Share]]:
+    """Return what each lease with an end has of GPUs of the pool, and when it ends, the next ones first.
+
+    What a lease has of a reservation is left out: the reservation gets that back.
+    """
+    query = (
+        select(_LEASES.c.ends_at, _CLAIMS.c.gpu_uuid, func.sum(_CLAIMS.c.memory_mb))
+        .select_from(_CLAIMS.join(_LEASES))
+        .where(
+            _LEASES.c.status.in_(ENTITLED),
+            _LEASES.c.ends_at.is_not(None),
+            _LEASES.c.reservation_id.is_(None),
+        )
+        .group_by(_LEASES.c.ends_at, _CLAIMS.c.lease_id, _CLAIMS.c.gpu_uuid)
+        .order_by(_LEASES.c.ends_at, _CLAIMS.c.lease_id, _CLAIMS.c.gpu_uuid)
+        .limit(limit)
+    )
+    return [(at, Share(uuid, int(size))) for at, uuid, size in connection.execute(query)]
+
+
+def memory_of(connection: Connection, uuids: Collection[str]) -> dict[str, int]:
+    """Return the MiB of GPUs by UUID."""
+    rows = connection.execute(_SELECT, {"these": sorted(set(uuids))})
+    return {row.uuid: row.memory_mb for row in rows}
 
 
 def daemon_ports(connection: Connection, host: str) -> list[int]:

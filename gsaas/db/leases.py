@@ -539,6 +539,13 @@ def abandoned(connection: Connection, now: datetime.datetime) -> list[str]:
     return list(connection.scalars(query))
 
 
+def ending(connection: Connection, before: datetime.datetime) -> list[Lease]:
+    """Return the leases without their claims that wait or have GPUs, and end by then."""
+    statuses = (Status.QUEUED, *ENTITLED)
+    query = _SELECT.where(_LEASES.c.status.in_(statuses), _LEASES.c.ends_at <= before)
+    return [Lease(*row) for row in connection.execute(query)]
+
+
 def events(connection: Connection, lease_id: str) -> list[RecordedEvent]:
     """Return all events of a lease, in order; none for a lease that never existed."""
     return [RecordedEvent(*row) for row in connection.execute(_EVENTS_OF, {"this": lease_id})]

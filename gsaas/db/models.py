@@ -366,6 +366,7 @@ class LeaseRow(Base):
             *("project_id", "released_at", "claimed_at", "claimed_gpus", "claimed_mb"),
             **_set_only("released_at"),
         ),
+        Index("ix_leases_ends", "status", "ends_at", **_set_only("ends_at")),
         Index("ix_leases_bound_host", "bound_host", **_set_only("bound_host")),
         Index("uq_leases_server_id", "server_id", unique=True, **_set_only("server_id")),
         Index("uq_leases_request_key", "request_key", unique=True, **_set_only("request_key")),
@@ -431,6 +432,9 @@ class LeaseRow(Base):
     reclaim_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
     reservation_id: Mapped[str | None] = mapped_column(String(36))
     port_other_ips: Mapped[list[str] | None] = mapped_column(JSON(none_as_null=True))
+    duration: Mapped[int | None]
+    ends_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    warned_end: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
 
     claims: Mapped[list[ClaimRow]] = relationship(
         back_populates="lease", order_by="ClaimRow.position", lazy="selectin"

@@ -71,6 +71,8 @@ class QueuedLease:
     requirements: Mapping[str, Any]
     policy: str | None
     consumer_host: str | None
+    duration: int | None
+    ends_at: datetime.datetime | None
 
     @property
     def request(self) -> Request:
@@ -92,6 +94,7 @@ _OTHER = aliased(LeaseRow)
 _STILL_WAITS = and_(
     _IN_QUEUE,
     or_(LeaseRow.wait_until.is_(None), LeaseRow.wait_until > bindparam("now")),
+    or_(LeaseRow.ends_at.is_(None), LeaseRow.ends_at > bindparam("now")),
     or_(LeaseRow.waiter_seen_at.is_(None), LeaseRow.waiter_seen_at >= bindparam("polled_since")),
 )
 """A lease whose time is over, or whose client is silent, stays QUEUED until the next audit; it is served no more."""

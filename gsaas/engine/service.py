@@ -20,6 +20,7 @@ from gsaas.db import clock, hosts, leases, readings
 from gsaas.db.database import Database, retried
 from gsaas.engine import nova_notifications
 from gsaas.engine.idle_leases import IdleLeases
+from gsaas.engine.lease_ends import LeaseEnds
 from gsaas.engine.reconciler import LeaseReconciler
 from gsaas.engine.rpc_endpoint import HANDLERS, RpcEndpoint, may_send
 from gsaas.engine.workqueue import WorkQueue
@@ -63,6 +64,7 @@ class Engine:
         self._reconciler = reconciler
         self._claims = claims
         self._idle_leases = IdleLeases(conf, database, claims, reconciler.cloud)
+        self._lease_ends = LeaseEnds(conf, database, claims)
         self._looked_for_idle_at: float | None = None
         """When idle leases were looked for last, as `time.monotonic` counts."""
         self._queue = WorkQueue()
@@ -164,7 +166,8 @@ class Engine:
         """Audit queue and idle leases, requeue leases with steps left, delete forgotten hosts, again and again."""
         while not self._stopping.is_set():
             try:
-                ended = [*self._claims.run_audit(), *self._audit_idle_leases()]
+                ended = [*self._lease_ends.audit(), *self._claims.run_audit()]
+                ended += self._audit_idle_leases()
                 with self._database.read() as session:
                     found = [*ended, *leases.unsettled(session.connection())]
                     any_forgotten = hosts.has_forgotten(session)

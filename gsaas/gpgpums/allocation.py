@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gsaas import exceptions
+from gsaas.gpgpums import lease_end
 from gsaas.limits.base import UNLIMITED
 from gsaas.objects.access import Access, Consumer, choose
 from gsaas.objects.daemon import key_of_lease
@@ -156,6 +157,7 @@ def _chosen(
         "avoided_hosts": list(placement.avoid),
         "claimed_at": now,
         "kept_until": kept_until,
+        "ends_at": lease_end.at_claim(lease, now),
         "claimed_mb": sum(share.memory_mb for share in placement.shares),
         "claimed_gpus": sum(
             share.memory_mb / gpus[share.gpu_uuid].memory_mb for share in placement.shares

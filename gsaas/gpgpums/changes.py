@@ -166,16 +166,20 @@ class Terminate(LeaseChange):
 
     detail: str | None = None
     if_: Condition = lambda _: True
+    because: str | None = None
+    """An event that is recorded before the release: unlike the detail, its owner may see it."""
 
     def plan(self, view: View) -> Entry:
         """Return the entry; raises `NotFound`, `IllegalTransition`, and what the condition raises."""
         before = view.lease(self.lease_id)
         if not self.if_(before):
             return Entry()
+        cause = [LeaseEvent(self.because, before.status)] if self.because else []
         if before.status == Status.QUEUED or before.has_only_claims:
-            return _ended(view, before, self.detail)
+            entry = _ended(view, before, self.detail)
+            return replace(entry, events=[*cause, *entry.events])
         lease, released = view.moved(before, Event.RELEASE, self.detail, waiter_seen_at=None)
-        return Entry(before=before, lease=lease, events=[released])
+        return Entry(before=before, lease=lease, events=[*cause, released])
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,10 @@ class Claims:
             lambda view: view.propose(request, view.policy(policy_name), priority)
         )
 
+    def expected_in_queue(self, most: int) -> dict[str, datetime.datetime]:
+        """Return when leases in the queue get GPUs because others end, by id: up to *most* of each are looked at."""
+        return self._ledger.look(lambda view: view.expected_in_queue(most))
+
     def check_within(
         self,
         reservation_id: str,
@@ -188,20 +192,26 @@ class Claims:
             self._committer.commit(Return(lease_id))
 
     def terminate(
-        self, lease_id: str, detail: str | None = None, if_: Condition = lambda _: True
+        self,
+        lease_id: str,
+        detail: str | None = None,
+        if_: Condition = lambda _: True,
+        because: str | None = None,
     ) -> Lease | None:
         """Release a lease that has only claims or a place in the queue; set any other to RELEASING, for the engine.
+
+        *because* is an event that is recorded before the release.
 
         *if_* is called with the lease first. If it returns False, nothing changes and the result is None; what it
         raises is raised. Otherwise returns the lease with its new status. Raises `NotFound`, `IllegalTransition`, and
         `ClaimConflict` as `release` does.
         """
-        return self._committer.commit(Terminate(lease_id, detail, if_)).lease
+        return self._committer.commit(Terminate(lease_id, detail, if_, because)).lease
 
-    def end(self, lease_id: str, why: str, if_: Condition) -> bool:
-        """Release a lease whose client is gone; False if it is being released already, or *if_* returns False."""
+    def end(self, lease_id: str, why: str, if_: Condition, because: str | None = None) -> bool:
+        """Release a lease as `terminate` does; False if it is being released already, or *if_* returns False."""
         try:
-            return self.terminate(lease_id, why, if_) is not None
+            return self.terminate(lease_id, why, if_, because) is not None
         except exceptions.IllegalTransition:
             return False
 

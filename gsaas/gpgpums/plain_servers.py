@@ -29,6 +29,7 @@ from gsaas.db.stored_leases import StoredLeases
 from gsaas.gpgpums.allocation import UNREACHABLE
 from gsaas.gpgpums.changes import WaitPolicy
 from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.lease_end import NO_END, End, EndPolicy, of_plain_server
 from gsaas.limits.base import Limits
 from gsaas.metrics import counted
 from gsaas.objects import plain_server
@@ -66,7 +67,7 @@ class PlainServers:
     """Gives plain servers their leases. One per process; threads may share it.
 
     *from_metadata* is whether metadata may have properties, *wait* how a request waits that finds no GPUs (None: it
-    does not), *may_launch* decides by the access rules, and *drivers* are those of new leases.
+    does not), *may_launch* decides by the access rules, *drivers* are those of new leases, and *end* is that of these.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class PlainServers:
         may_launch: MayLaunch,
         from_metadata: bool,
         wait: WaitPolicy | None,
+        end: End = NO_END,
     ) -> None:
         self._database = database
         self._claims = claims
@@ -91,6 +93,7 @@ class PlainServers:
         self._may_launch = may_launch
         self._from_metadata = from_metadata
         self._wait = wait
+        self._end = end
 
     @classmethod
     def from_conf(
@@ -124,6 +127,9 @@ class PlainServers:
             may_launch=may_launch,
             from_metadata=options.properties == "all",
             wait=wait,
+            end=of_plain_server(
+                EndPolicy(conf.leases.longest_duration, conf.leases.default_duration)
+            ),
         )
 
     def equip(self, server_id: str, roles: Sequence[str] | None = None) -> Lease | None:
@@ -229,6 +235,7 @@ class PlainServers:
             consumer_host=server.host,
             server_id=server.id,
             plain_server_id=server.id,
+            duration=self._end.duration,
             created_at=now,
             updated_at=now,
         )

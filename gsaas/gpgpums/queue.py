@@ -6,7 +6,7 @@
 2. A request that its project's quota does not allow now is passed over and keeps its place; it does not wait for GPUs.
 3. Without *backfill*, no other request is passed over: while the first one does not fit, no request is served.
 4. With *backfill*, a later request may be served if it uses no GPU that any request before it could use if that GPU
-   were idle. How long leases last is not known, so no weaker rule is sure to delay no request.
+   were idle. How long leases last is not known of all, so no weaker rule is sure to delay no request.
 5. A request keeps later ones from GPUs only for a time. After that it stays where it is, is served as soon as it fits,
    and is passed over while it does not: else a request for all GPUs could bar everybody for ever.
 6. A new request is the last of its priority. The same rules apply to it, so it overtakes no request even when GPUs are
@@ -18,6 +18,8 @@ This module knows no database, clock or socket.
 from __future__ import annotations
 
 import datetime
+import heapq
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -25,7 +27,7 @@ from statistics import median
 from gsaas.gpgpums.policies.base import Policy
 from gsaas.gpgpums.pool import Pool
 from gsaas.objects.gpu import Gpu, WithheldReason
-from gsaas.objects.placement import Placement
+from gsaas.objects.placement import Placement, Share
 from gsaas.objects.request import Request
 
 
@@ -40,6 +42,9 @@ class QueuedRequest:
     priority: int
     """A larger one is served sooner."""
     queued_at: datetime.datetime
+    duration: int | None = None
+    """For how many seconds it is to have its GPUs; None: that is not known, or it has them until `ends_at`."""
+    ends_at: datetime.datetime | None = None
 
     @property
     def sort_key(self) -> tuple[int, datetime.datetime, str]:
@@ -114,6 +119,46 @@ def estimate(position: int, active_leases: int, durations: Sequence[float]) -> f
     if not active_leases or not durations:
         return None
     return position * median(durations) / active_leases
+
+
+def expected(
+    pool: Pool,
+    queue: Iterable[QueuedRequest],
+    ends: Iterable[tuple[datetime.datetime, Share]],
+    now: datetime.datetime,
+) -> dict[str, datetime.datetime]:
+    """Return when requests of *queue* are served, by lease id, if leases end as *ends* say, and no other lease does.
+
+    Those are left out that wait for a lease without an end. *ends* are what leases have of GPUs, and when they return
+    it. Requests are served in order, and each returns its GPUs when it is to end. *pool* is left unchanged. A request
+    may be served sooner, because leases may end sooner, and later, because ends are postponed, GPUs fail, and quotas
+    and reservations are not looked at.
+    """
+    waiting = sorted(queue, key=lambda each: each.sort_key, reverse=True)
+    numbers = itertools.count()
+    coming = [(at, next(numbers), share) for at, share in ends]
+    heapq.heapify(coming)
+    found: dict[str, datetime.datetime] = {}
+    with pool.tentative() as show:
+        while coming and waiting:
+            at, _, share = heapq.heappop(coming)
+            if (gpu := pool.get(share.gpu_uuid)) is not None:
+                show([gpu.release(share.memory_mb, generation=gpu.generation + 1)])
+            if coming and coming[0][0] == at:
+                continue  # what ends at once is free at once
+            at = max(at, now)
+            while waiting and (placement := pool.place(waiting[-1].request, waiting[-1].policy)):
+                served = waiting.pop()
+                found[served.lease_id] = at
+                exclusive = served.request.exclusive
+                show(pool.claimed(placement, exclusive=exclusive, newest=0).values())
+                end = served.ends_at
+                if served.duration is not None:
+                    end = at + datetime.timedelta(seconds=served.duration)
+                if end is not None:
+                    for uuid, size in placement.memory_by_gpu().items():
+                        heapq.heappush(coming, (end, next(numbers), Share(uuid, size)))
+    return found
 
 
 def _bar(pool: Pool, request: Request) -> list[Gpu]:

@@ -16,7 +16,7 @@ from gsaas.gpgpums.entries import Entry, ReservationEntry, Rows
 from gsaas.gpgpums.pool import Pool
 from gsaas.limits import base as limits
 from gsaas.objects.gpu import Gpu
-from gsaas.objects.placement import Share
+from gsaas.objects.placement import Refusal, Share
 from gsaas.objects.request import Request
 from gsaas.objects.reservation import (
     LIVE,
@@ -82,20 +82,20 @@ class Reserve(Change):
             )
         policy = view.policy(self.policy_name)
         compute_hosts = view.pool.compute_hosts
-        placement = placed(
-            reservations.admit(
-                *(view.pool, compute_hosts, others, self.request, policy),
-                *(wanted.start, wanted.end),
-            )
-        )
+        asked = (view.pool, compute_hosts, others, self.request, policy, wanted.start, wanted.end)
+        # Rather where no lease lasts until it begins. That leases have ends gives it no more, only the better GPUs.
+        answer = reservations.admit(*asked, lasting=view.lasting(wanted.start))
+        if isinstance(answer, Refusal):
+            answer = reservations.admit(*asked)
+        placement = placed(answer)
         shares = tuple(
             ReservedShare(position, share.gpu_uuid, share.memory_mb)
             for position, share in enumerate(placement.shares)
         )
         if limits.limited(self.quota):
             used = view.usage(wanted.project_id)
-            asked = limits.reserved([share.memory_mb for share in shares])
-            limits.check(self.quota, used.total, asked, used.reserved)
+            more = limits.reserved([share.memory_mb for share in shares])
+            limits.check(self.quota, used.total, more, used.reserved)
         new = replace(wanted, status=ReservationStatus.PENDING, shares=shares)
         return Entry(reservation=ReservationEntry(new, is_new=True))
 

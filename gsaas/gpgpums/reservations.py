@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from gsaas.gpgpums.pool import Ordering, Pool
 from gsaas.objects.gpu import EXCLUSIVE, Gpu
+from gsaas.objects.lease import Lease
 from gsaas.objects.placement import Placement, Refusal, Share
 from gsaas.objects.request import SPREAD, Request
 from gsaas.objects.reservation import Reservation, ReservedShare
@@ -28,13 +29,16 @@ def admit(
     end: datetime.datetime,
     *,
     free_now: bool = False,
+    lasting: Mapping[str, int] | None = None,
 ) -> Placement | Refusal:
     """Return where *policy* places a reservation of *request* from *start* to *end*; a refusal if that is nowhere.
 
-    *others* are the reservations that have shares. What leases have claimed counts as free, because nobody knows when
-    they end; with *free_now*, only what is free now does. GPUs that are withheld now are not used.
+    *others* are the reservations that have shares. What leases have claimed counts as free, because it is not known of
+    all when they end; with *free_now*, only what is free now does. *lasting* are MiB of each GPU that count as
+    reserved, too. GPUs that are withheld now are not used.
     """
-    most = most_reserved(others, start, end)
+    most = Counter(most_reserved(others, start, end))
+    most.update(lasting or {})
     then = [
         gpu.with_(
             used_mb=0,
@@ -136,6 +140,37 @@ def most_reserved(
         at_once[uuid] += change
         most[uuid] = max(most[uuid], at_once[uuid])
     return most
+
+
+def first_in_the_way(
+    others: Sequence[Reservation],
+    lease: Lease,
+    memory: Mapping[str, int],
+    until: datetime.datetime | None,
+) -> datetime.datetime | None:
+    """Return from when on reservations need GPUs of *lease* before *until*, after its present end; None: they do not.
+
+    *memory* are the MiB of its GPUs. What is reserved before its present end, the lease has been given in spite of it.
+    """
+    begin = lease.ends_at
+    if begin is None:
+        return None
+    until = until or datetime.datetime.max
+    claimed: Counter[str] = Counter()
+    for claim in lease.claims:
+        claimed[claim.gpu_uuid] += claim.memory_mb
+    others = [one for one in others if one.id != lease.reservation_id]
+    for one in sorted(others, key=lambda one: one.start):
+        start = max(one.start, begin)
+        if one.end <= start or start >= until:
+            continue
+        reserved = most_reserved(others, start, start + datetime.timedelta.resolution)
+        if any(
+            reserved.get(uuid, 0) and reserved[uuid] + size > memory.get(uuid, 0)
+            for uuid, size in claimed.items()
+        ):
+            return start
+    return None
 
 
 def to_keep(reservation: Reservation, gpus: Mapping[str, Gpu]) -> list[ReservedShare]:

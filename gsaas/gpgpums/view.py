@@ -10,7 +10,7 @@ import datetime
 import logging
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -191,6 +191,14 @@ class View:
                 bars_others=bars_others,
             )
 
+    def expected_in_queue(self, most: int) -> dict[str, datetime.datetime]:
+        """Return when leases in the queue get GPUs because others end, by id: up to *most* of each are looked at."""
+        ends = claim_rows.ending(self._connection, most)
+        if not ends:
+            return {}
+        rows = queue_rows.waiting(self._connection, self.rules.queue.client_timeout)
+        return queue.expected(self.pool, self._waiting(rows[:most]), ends, self.now)
+
     def policy_of(self, lease: QueuedLease) -> Policy:
         """Return the policy that a lease in the queue has named, if requests may still name it; else the default."""
         try:
@@ -241,6 +249,8 @@ class View:
                 lease.project_id,
                 lease.priority,
                 lease.queued_at,
+                lease.duration,
+                lease.ends_at,
             )
             for lease in rows
         ]
@@ -307,6 +317,10 @@ class View:
     def live_reservations(self) -> Sequence[Reservation]:
         """Return all reservations that have shares."""
         return reservation_rows.live(self._connection)
+
+    def lasting(self, moment: datetime.datetime) -> Mapping[str, int]:
+        """Return how many MiB of GPUs, by UUID, leases have that do not end by then."""
+        return claim_rows.lasting(self._connection, moment)
 
     def placings(self) -> int:
         """Return a number that changes with each reservation that is placed."""

@@ -7,6 +7,7 @@ claim     a lease has claimed its GPUs                      lease.create.end, an
 activate  it can be used                                    lease.activate
 fail      a step of its launch has failed                   lease.fail
 idle      its owner is warned: nothing uses it               lease.idle
+ending    its owner is warned: its end is near               lease.ending
 release   it is to end                                      lease.release.start
 finish    all that it had is returned                       lease.release.end
 
@@ -15,12 +16,12 @@ Each event of a reservation leads to the notification of the same name, such as 
 
 from __future__ import annotations
 
-from gsaas.objects.lifecycle import IDLE, Event
+from gsaas.objects.lifecycle import ENDING, IDLE, Event
 from gsaas.objects.reservation import ReservationEvent
 
 CREATE_START, CREATE_END = "lease.create.start", "lease.create.end"
 ACTIVATE, FAIL = "lease.activate", "lease.fail"
-WARNED = "lease.idle"
+WARNED, END_NEAR = "lease.idle", "lease.ending"
 RELEASE_START, RELEASE_END = "lease.release.start", "lease.release.end"
 QUOTA_EXCEEDED = "quota.exceeded"
 GPU_WITHDRAWN, GPU_RETURNED = "gpu.withdrawn", "gpu.returned"
@@ -34,6 +35,7 @@ PRIORITIES = {
     ACTIVATE: INFO,
     FAIL: ERROR,
     WARNED: WARN,
+    END_NEAR: WARN,
     RELEASE_START: INFO,
     RELEASE_END: INFO,
     QUOTA_EXCEEDED: WARN,
@@ -51,6 +53,7 @@ _BY_EVENT = {
     Event.ACTIVATE: (ACTIVATE,),
     Event.FAIL: (FAIL,),
     IDLE: (WARNED,),
+    ENDING: (END_NEAR,),
     Event.RELEASE: (RELEASE_START,),
     Event.FINISH: (RELEASE_END,),
 }

@@ -20,7 +20,7 @@ from gsaas.objects.reservation import ReservationStatus
 NAMESPACE = "gsaas"
 
 VERSIONS = {
-    "LeasePayload": "1.2",
+    "LeasePayload": "1.3",
     "LeaseDevicePayload": "1.0",
     "LeaseFaultPayload": "1.0",
     "GpuPayload": "1.0",
@@ -94,6 +94,15 @@ PAYLOADS: Mapping[str, tuple[str, Mapping[str, Schema]]] = {
             "reclaim_at": _time(
                 "When an idle lease, whose owner was warned, loses its GPUs unless something uses it before. "
                 "New in 1.1.",
+                or_null=True,
+            ),
+            "duration": _number(
+                1,
+                "Seconds that it was to last from when it has its GPUs. New in 1.3.",
+                or_null=True,
+            ),
+            "ends_at": _time(
+                "When it ends; null if it has no end, or has none before it has its GPUs. New in 1.3.",
                 or_null=True,
             ),
             "count": _number(1, "The number of its cGPUs."),

@@ -199,6 +199,12 @@ class Lease:
     """The reservation that it was launched in, also after that has ended; None: it has its GPUs of the pool."""
     port_other_ips: Sequence[str] | None = None
     """Further IPv4 addresses of its server's port; None: it has none."""
+    duration: int | None = None
+    """Seconds from when it has its GPUs until it ends; None: it ends at a certain time, or when somebody ends it."""
+    ends_at: datetime.datetime | None = None
+    """When it ends; None: that is not known until it has its GPUs, or it has no end."""
+    warned_end: datetime.datetime | None = None
+    """The end of which its owner was warned last."""
     claims: tuple[Claim, ...] = ()
     """Not a column: its cGPUs, by position."""
 

@@ -72,6 +72,8 @@ TRANSITIONS: dict[tuple[Status, Event], Status] = {
 IDLE, IN_USE, SHELVED = "idle", "in-use", "shelve"
 """Events that change no status: the owner of an idle lease is warned, its warning is withdrawn, its server is shelved
 because it stayed idle."""
+ENDING, END = "ending", "end"
+"""Events that change no status: the owner of a lease is warned of its end, and that has come, before it is released."""
 
 
 def next_status(status: Status, event: Event) -> Status | None:

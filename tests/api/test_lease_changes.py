@@ -33,7 +33,9 @@ def test_a_lease_gets_another_name_and_keeps_the_rest(world):
     after = change(world, before["id"], name="training").json["lease"]
     assert after["updated_at"] > before["updated_at"]
     # The launch did not ask for these.
-    newer = dict.fromkeys(("idle_since", "reading", "reclaim_at", "reservation"))
+    newer = dict.fromkeys(
+        ("idle_since", "reading", "reclaim_at", "reservation", "duration", "ends_at")
+    )
     newer |= {"cgpus": before["cgpus"] | {"kind": "cuda"}, "problems": []}
     expected = before | {"name": "training", "updated_at": None} | newer
     assert after | {"updated_at": None} == expected

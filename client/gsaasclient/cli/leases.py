@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 from types import SimpleNamespace
 
 from gsaasclient import ApiError, Client, ClientError, UnreachableError, lease_fields
-from gsaasclient.api import API_VERSION, version_for
+from gsaasclient.api import API_VERSION, version_of
 from gsaasclient.cli import cgpus, queue, readings
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.interrupts import as_keyboard_interrupt
@@ -18,6 +18,7 @@ from gsaasclient.cli.output import Progress, print_list, print_note, print_resou
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
 from gsaasclient.cli.tables import facts, table
+from gsaasclient.quantities import span
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +33,35 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 """Seconds until an API is asked again that does not delay its answer, as too many clients wait; each pause is half as
 long again as the last."""
 UUID_LENGTH = 36
+GOES_ON = ("QUEUED", "CLAIMED", "BOOTING", "ACTIVE")
+"""Statuses of a lease whose end is still to come."""
 UNKNOWN_REASON = "one of its GPUs has failed, or its state is unknown; it may recover"
 """Why a lease is degraded, for callers to whom the API does not show the reasons."""
+
+
+END_IS_NEAR = 600
+"""Seconds before its end from which a list says when a lease ends."""
+
+
+def left(moment: str, now: float) -> float:
+    """Return how many seconds after *now*, as `time.time` counts, a time of the API is."""
+    # Imported here, because most leases have no end.
+    from datetime import datetime
+
+    return datetime.fromisoformat(moment.replace("Z", "+00:00")).timestamp() - now
+
+
+def describe_left(seconds: float) -> str:
+    """Return how far away a time is: `in 8m`, or `now`."""
+    return f"in {span(seconds)}" if seconds >= 1 else "now"
+
+
+def _left_if_near(lease: Lease) -> str | None:
+    """Return how far away the end of a lease is, if that is so near that its owner should know; None if not."""
+    if lease.get("ends_at") is None or lease["status"] not in GOES_ON:
+        return None
+    seconds = left(lease["ends_at"], time())
+    return describe_left(seconds) if seconds <= END_IS_NEAR else None
 
 
 _TEXTS: dict[str, Callable[[Lease], object]] = {
@@ -41,6 +69,7 @@ _TEXTS: dict[str, Callable[[Lease], object]] = {
         lease["status"]
         + (", degraded" if lease["degraded"] else "")
         + (", idle" if lease.get("idle_since") else "")
+        + (f", ends {left}" if (left := _left_if_near(lease)) else "")
     ),
     "memory_mb": lambda lease: size(lease["cgpus"]),
     "problems": lambda lease: "; ".join(lease.get("problems", [])),
@@ -287,7 +316,7 @@ def wait_until(client: Client, lease: Lease, done: Callable[[str], bool]) -> Lea
 
     Raises `UnreachableError` if the API goes away meanwhile; the message names the lease, which stays.
     """
-    pause, version = FIRST_PAUSE, version_for(lease["cgpus"], API_VERSION)
+    pause, version = FIRST_PAUSE, version_of(lease)
     with Progress() as progress:
         seconds = INTERACTIVE_POLL if progress.interactive else POLL
         progress.show(lease["status"])
@@ -344,11 +373,11 @@ def describe(lease: Lease) -> str:
 
 def _activity(lease: Lease) -> list[tuple[str, object]]:
     """Return what is known of the use of the cGPUs."""
-    found: list[tuple[str, object]] = [
-        (field.heading, field.line.format(readings.clock_time(value)))
-        for field in lease_fields.FIELDS
-        if field.line and (value := field.value(lease))
-    ]
+    found: list[tuple[str, object]] = []
+    for field in lease_fields.FIELDS:
+        if field.line and (value := field.value(lease)) and lease["status"] in GOES_ON:
+            away = describe_left(left(value, time()))
+            found.append((field.heading, field.line.format(readings.clock_time(value), left=away)))
     busy, used = readings.utilisation(lease), readings.used_mb(lease)
     if busy is not None or used is not None:
         percent = "not known how" if busy is None else f"{busy:.0f} %"

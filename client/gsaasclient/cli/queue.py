@@ -7,11 +7,11 @@ import time
 from types import SimpleNamespace
 
 from gsaasclient import ApiError, Client, ClientError, StillBusyError, UnreachableError
-from gsaasclient.api import API_VERSION, version_for
+from gsaasclient.api import version_of
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.output import Progress, print_list, table_of
 from gsaasclient.cli.paging import get_all
-from gsaasclient.cli.parser import FOREVER
+from gsaasclient.cli.parser import FOREVER, UsageError
 from gsaasclient.idempotency import new_key
 
 TYPE_CHECKING = False
@@ -128,7 +128,11 @@ def _give_up(client: Client, lease: Lease, key: str) -> None:
 
 
 def _add_options(lease: dict[str, Any], args: SimpleNamespace, attended: bool) -> None:
-    """Add `-wait`, `-priority` and `-reservation` to a request; *attended*: the client stays to wait."""
+    """Add `-wait`, `-priority`, `-for`, `-until` and `-reservation` to a request; *attended*: the client stays to wait.
+
+    Raises `UsageError` where they contradict each other.
+    """
+    lease |= end_from_options(args)
     if getattr(args, "reservation", None):
         lease["reservation"] = args.reservation
     if args.priority is not None:
@@ -138,13 +142,23 @@ def _add_options(lease: dict[str, Any], args: SimpleNamespace, attended: bool) -
         lease["attended"] = attended
 
 
+def end_from_options(args: SimpleNamespace) -> dict[str, Any]:
+    """Return the fields of a lease's end for the options given. Raises `UsageError` for both `-for` and `-until`."""
+    duration = getattr(args, "for")
+    if duration is not None and args.until is not None:
+        raise UsageError("-for and -until cannot be combined: each says when the lease ends")
+    if duration is not None:
+        return {"duration": duration}
+    return {} if args.until is None else {"ends_at": args.until}
+
+
 def _poll(client: Client, lease: Lease, seconds: int) -> Lease:
     """Return *lease* when it is not QUEUED any more, or after *seconds*.
 
     An API that is restarted is asked again: the place in the queue is in its database.
     """
     path = f"/v1/leases/{lease['id']}?while_status=QUEUED&timeout={seconds}"
-    version = version_for(lease["cgpus"], API_VERSION)
+    version = version_of(lease)
     started_at = time.monotonic()
     while True:
         try:

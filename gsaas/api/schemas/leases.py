@@ -9,6 +9,18 @@ from gsaas.objects import timings
 from gsaas.objects.access import Access
 from gsaas.objects.lifecycle import Status
 
+_DURATION = {
+    "type": "integer",
+    "minimum": 1,
+    "maximum": common.MAX_INTEGER,
+    "description": "Seconds from when it has its cGPUs until it ends.",
+}
+_ENDS_AT = common.asked_time("when it ends, even if it still waits then; not with `duration`")
+_END = {
+    "duration": common.since(microversions.ENDS, _DURATION),
+    "ends_at": common.since(microversions.ENDS, _ENDS_AT),
+}
+
 CREATE = common.record(
     {
         "lease": common.record(
@@ -77,6 +89,7 @@ CREATE = common.record(
                         "have the reservation's mode and size.",
                     },
                 ),
+                **_END,
             },
             optional=("name", "server", "consumer", "wait", "priority", "attended", "keepalive"),
         )
@@ -92,6 +105,14 @@ UPDATE = common.record(
                     **queue.PRIORITY,
                     "description": "Its new priority, while it is in the queue; only admins may use one above 0.",
                 },
+                "duration": _END["duration"],
+                "ends_at": common.since(
+                    microversions.ENDS,
+                    {
+                        **common.nullable(_ENDS_AT),
+                        "description": "When it ends from now on, sooner or later than before; null: it has no end.",
+                    },
+                ),
             },
             optional=("name", "priority"),
             title="LeaseChange",
@@ -288,6 +309,20 @@ LEASE_PROPERTIES = {
         {
             **common.nullable(common.TIME),
             "description": "When it loses its GPUs unless something uses it before; null if its owner was not warned.",
+        },
+    ),
+    "duration": common.since(
+        microversions.ENDS,
+        {
+            "type": ["integer", "null"],
+            "description": "The seconds that it was to last from when it has its cGPUs; null if it was not said so.",
+        },
+    ),
+    "ends_at": common.since(
+        microversions.ENDS,
+        {
+            **common.nullable(common.TIME),
+            "description": "When it ends, or was to end; null without an end, and with `duration` while it waits.",
         },
     ),
     "reservation": common.since(

@@ -12,7 +12,8 @@ PRIORITY = {"type": "integer", "minimum": -common.MAX_INTEGER, "maximum": common
 
 ESTIMATE = {
     "type": ["number", "null"],
-    "description": "Estimated seconds until it gets GPUs, from how long recent leases lasted; null if there were none.",
+    "description": "Estimated seconds until it gets GPUs: from how long recent leases lasted, or until leases end that "
+    "have an end, whichever is sooner; null if neither is known.",
 }
 
 STANDING = common.record(

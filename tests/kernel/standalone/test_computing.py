@@ -6,6 +6,7 @@ The devices are CPU devices of one GPU host, so leases share them. Each product 
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import signal
@@ -322,6 +323,27 @@ def test_the_release_of_a_lease_cuts_what_computes_through_it_and_nothing_else(s
     results = program.results()
     assert right(results)
     assert all(each["error"] for each in results.values())
+    assert other.lives()
+
+
+@with_one_middleware
+def test_the_end_of_a_lease_cuts_what_computes_through_it_also_after_a_restart(site):
+    lease, neighbour = site.launch(), site.launch()
+    program, other = (site.run(one, "--endless").begun() for one in (lease, neighbour))
+    soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=2)
+    changes = {"lease": {"ends_at": soon.isoformat()}}
+    status, body = site.cloud.call("PATCH", f"/v1/leases/{lease['id']}", changes, version="1.11")
+    assert status == 200, body
+    site.cloud.kill()
+    site.cloud.start()
+    results = program.results()
+    assert right(results)
+    assert all(each["error"] for each in results.values())
+    site.cloud.await_status(lease, "RELEASED")
+    _, body = site.cloud.call("GET", f"/v1/leases/{lease['id']}")
+    assert [event["event"] for event in body["lease"]["events"]][-4:] == [
+        *("ending", "end", "release", "finish")
+    ]
     assert other.lives()
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oslo_utils import timeutils
 
-from gsaasclient.quantities import memory_mb, moment, seconds
+from gsaasclient.quantities import memory_mb, moment, seconds, span
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 27, 14, 30, tzinfo=BERLIN)
@@ -176,3 +176,16 @@ def test_a_weekday_is_the_first_that_is_still_to_come(day: str, wall: datetime) 
     found = moment(f"{day} 12:00", now, BERLIN)
     assert found.strftime("%A").lower().startswith(day)
     assert timedelta(0) < found - now <= timedelta(days=7, hours=2)
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        *((0, "0s"), (-5, "0s"), (0.4, "0s"), (59, "59s"), (480, "8m"), (485, "8m5s")),
+        *((28200, "7h50m"), (28205, "7h50m"), (172800, "2d"), (172900, "2d"), (183600, "2d3h")),
+    ],
+)
+def test_a_span_of_time_is_written_in_its_two_largest_units(number: float, text: str) -> None:
+    assert span(number) == text
+    if number >= 1:
+        assert seconds(text) <= number

@@ -14,6 +14,8 @@ from gsaas.gpgpums import reservations
 from gsaas.gpgpums.policies.least_load_fit import LeastLoadFit
 from gsaas.gpgpums.pool import Pool
 from gsaas.objects.gpu import Gpu, WithheldReason
+from gsaas.objects.lease import Claim, Lease
+from gsaas.objects.lifecycle import Status
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import Request
 from gsaas.objects.reservation import Reservation, ReservationStatus, ReservedShare, status_at
@@ -322,3 +324,58 @@ def test_a_reservation_that_has_begun_by_one_clock_is_not_pending_by_a_slower_on
     at_once = Reservation(**{**vars(one), "created_at": one.start})
     assert status_at(at_once, slower) == ReservationStatus.ACTIVE
     assert status_at(one, slower) == ReservationStatus.PENDING
+
+
+def with_end(end: float | None, *claims: tuple[str, int], reservation: str | None = None) -> Lease:
+    ends_at = None if end is None else hour(end)
+    return Lease(
+        *("l", "p", "u", "n", Status.ACTIVE, len(claims), "exclusive", None, "any"),
+        ends_at=ends_at,
+        reservation_id=reservation,
+        claims=tuple(Claim("l", place, uuid, size) for place, (uuid, size) in enumerate(claims)),
+    )
+
+
+MEMORY = {"GPU-0": 8000, "GPU-1": 8000}
+
+
+def test_a_lease_cannot_be_postponed_into_a_reservation_of_its_gpus():
+    others = [reserved(4, 6, ("GPU-0", 4000)), reserved(3, 9, ("GPU-1", 8000))]
+    lease = with_end(2, ("GPU-0", 8000))
+    assert reservations.first_in_the_way(others, lease, MEMORY, hour(5)) == hour(4)
+    assert reservations.first_in_the_way(others, lease, MEMORY, None) == hour(4)
+    assert reservations.first_in_the_way(others, lease, MEMORY, hour(4)) is None
+
+
+def test_it_can_if_there_is_room_beside_all_of_them():
+    half = with_end(2, ("GPU-0", 4000))
+    others = [reserved(3, 5, ("GPU-0", 4000))]
+    assert reservations.first_in_the_way(others, half, MEMORY, hour(9)) is None
+    others.append(reserved(4, 6, ("GPU-0", 1000)))
+    assert reservations.first_in_the_way(others, half, MEMORY, hour(9)) == hour(4)
+    # One after the other, they leave room.
+    apart = [reserved(3, 5, ("GPU-0", 4000)), reserved(5, 6, ("GPU-0", 4000))]
+    assert reservations.first_in_the_way(apart, half, MEMORY, hour(9)) is None
+
+
+def test_a_lease_may_outlast_the_reservation_that_it_was_launched_in():
+    own = [reserved(0, 9, ("GPU-0", 8000))]
+    lease = with_end(2, ("GPU-0", 8000), reservation="r")
+    assert reservations.first_in_the_way(own, lease, MEMORY, hour(12)) is None
+
+
+def test_a_lease_without_an_end_has_its_gpus_all_the_time():
+    others = [reserved(3, 5, ("GPU-0", 8000))]
+    assert (
+        reservations.first_in_the_way(others, with_end(None, ("GPU-0", 8000)), MEMORY, hour(9))
+        is None
+    )
+
+
+def test_what_leases_have_until_then_counts_if_it_is_asked_for():
+    def placed(lasting: dict[str, int]) -> Placement | Refusal:
+        return reservations.admit(cloud(), (), [], WHOLE, POLICY, hour(0), hour(1), lasting=lasting)
+
+    placement = placed({"GPU-0": 1000})
+    assert [share.gpu_uuid for share in placement.shares] == ["GPU-1"]
+    assert isinstance(placed({"GPU-0": 1000, "GPU-1": 8000}), Refusal)

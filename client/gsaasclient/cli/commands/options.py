@@ -92,6 +92,24 @@ QUEUE = (
     ),
 )
 
+END = (
+    Option(
+        "for",
+        "DURATION",
+        "how long the lease lasts from when it has its cGPUs, such as 8h, 30m or 2d; then it is ended, and its VM "
+        "destroyed",
+        convert=lambda value: _seconds(value),
+        mistaken_names=("duration", "time", "walltime"),
+    ),
+    Option(
+        "until",
+        "TIME",
+        "when the lease ends, such as 18:00, 'tomorrow 9:00' or 2026-12-01T09:00+01:00",
+        convert=lambda value: _moment(value),
+        mistaken_names=("ends-at", "ends_at", "end"),
+    ),
+)
+
 RESERVATION = Option(
     "reservation",
     "ID",
@@ -127,6 +145,22 @@ CONSUMER = (
         convert=lambda value: _user_id(value),
     ),
 )
+
+
+def _seconds(value: str) -> int:
+    from gsaasclient.quantities import seconds
+
+    return seconds(value)
+
+
+def _moment(value: str) -> str:
+    """Convert a time as people write it to one with an offset. Raises `ValueError`."""
+    # Imported here, because most commands get no time.
+    from datetime import UTC, datetime
+
+    from gsaasclient.quantities import moment
+
+    return moment(value, datetime.now(UTC)).isoformat(timespec="seconds")
 
 
 def _user_id(value: str) -> int | str:
