@@ -11,6 +11,7 @@
 #define API_VERSION "1.0"          /* the microversion of requests, unless they need a newer one */
 #define RESERVATIONS_VERSION "1.7" /* the one that has launches in reservations */
 #define KINDS_VERSION "1.9"        /* the one that tells kinds of devices apart */
+#define ENDS_VERSION "1.11"        /* the one whose leases may have an end */
 
 struct api {
     char *url;         /* http or https, without a slash at the end */

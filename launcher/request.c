@@ -19,7 +19,7 @@ struct option {
     const char *value;
 };
 
-enum { NCGPUS, KIND, MODE, POOLMEM, LOCALITY, POLICY, MODEL, CAPABILITY, HOSTS, HOST, NAME, RESERVATION, OPTIONS };
+enum { NCGPUS, KIND, MODE, POOLMEM, LOCALITY, POLICY, MODEL, CAPABILITY, HOSTS, HOST, NAME, RESERVATION, FOR, OPTIONS };
 
 /* Whether it is a number of at least 1 with at most 9 decimal digits. JSON allows no leading zero. */
 static bool is_number(const char *value)
@@ -124,6 +124,7 @@ static char *make_body(const struct option *options, const char *wait)
                               "host", hostname, "uid", (json_int_t)getuid());
     add_member(lease, "name", &options[NAME]);
     add_member(lease, "reservation", &options[RESERVATION]);
+    add_member(lease, "duration", &options[FOR]);
     if (wait) {
         json_object_set_new(lease, "wait", *wait ? json_integer(atol(wait)) : json_null());
         json_object_set_new(lease, "attended", json_true());
@@ -151,6 +152,7 @@ bool request_read(char **words, struct request *request)
         [HOST] = {"host", TEXT, NULL, NULL},
         [NAME] = {"name", TEXT, NULL, NULL},
         [RESERVATION] = {"reservation", TEXT, NULL, NULL},
+        [FOR] = {"for", NUMBER, NULL, NULL}, /* in seconds; gsaas-cli reads other units */
     };
     const char *wait = NULL;
     int consumed = 1;
@@ -167,6 +169,8 @@ bool request_read(char **words, struct request *request)
     request->version = options[RESERVATION].value ? RESERVATIONS_VERSION : API_VERSION;
     if (options[KIND].value)
         request->version = KINDS_VERSION;
+    if (options[FOR].value)
+        request->version = ENDS_VERSION;
     request->body = make_body(options, wait);
     return true;
 }

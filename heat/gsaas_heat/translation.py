@@ -49,6 +49,8 @@ def request(values: Values, name: str, config: Values | None = None) -> dict[str
         found["wait"] = None if values["wait"] == NO_LIMIT else values["wait"]
     if values["priority"]:
         found["priority"] = values["priority"]
+    if values["duration"] is not None:
+        found["duration"] = values["duration"]
     return found
 
 
@@ -63,6 +65,9 @@ def changes(changed: Values, name: str) -> list[dict[str, Any]]:
         found.append({"name": changed["name"] or name})
     if "priority" in changed:
         found.append({"priority": changed["priority"] or 0})
+    if "duration" in changed:
+        duration = changed["duration"]
+        found.append({"ends_at": None} if duration is None else {"duration": duration})
     return found
 
 

@@ -7,6 +7,7 @@ import argparse
 import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from gsaasclient.osc.command import (
     positive,
     shown,
 )
+from gsaasclient.quantities import moment, seconds
 from gsaasclient.sdk.leases import Lease
 
 LOG = logging.getLogger(__name__)
@@ -162,6 +164,7 @@ class CreateLease(CreateOne, LeaseCommand):
             metavar="<reservation>",
             help="launch in this reservation of your project (its ID)",
         )
+        add_end(parser)
         parser.add_argument(
             "--wait", action="store_true", help="return when the lease can be used, or has failed"
         )
@@ -189,7 +192,7 @@ class CreateLease(CreateOne, LeaseCommand):
         request["server"] = None if args.no_server else server
         if consumer:
             request["consumer"] = consumer
-        for name in ("name", "priority", "keepalive", "reservation"):
+        for name in ("name", "priority", "keepalive", "reservation", "duration", "ends_at"):
             if getattr(args, name) is not None:
                 request[name] = getattr(args, name)
         if args.queue != 0:
@@ -285,7 +288,7 @@ class ListEvents(Lister, LeaseCommand):
 
 
 class SetLease(LeaseCommand):
-    """Change the name of a lease, or its priority while it is in the queue"""
+    """Change the name or the end of a lease, or its priority while it is in the queue"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -297,13 +300,20 @@ class SetLease(LeaseCommand):
             type=int,
             help="its new priority in the queue; only administrators may set one above 0",
         )
+        ends = add_end(parser)
+        ends.add_argument("--no-end", action="store_true", help="it has no end any more")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        fields = {"name": parsed_args.name, "priority": parsed_args.priority}
-        changes = {name: value for name, value in fields.items() if value is not None}
+        fields = ("name", "priority", "duration", "ends_at")
+        changes = {name: getattr(parsed_args, name) for name in fields}
+        changes = {name: value for name, value in changes.items() if value is not None}
+        if parsed_args.no_end:
+            changes["ends_at"] = None
         if not changes:
-            raise exceptions.CommandError("nothing to change: give --name or --priority")
+            raise exceptions.CommandError(
+                "nothing to change: give --name, --priority, --for, --until or --no-end"
+            )
         self.gpus.update_lease(self.find(parsed_args.lease).id, **changes)
 
 
@@ -369,6 +379,42 @@ class ShowEnvironment(ShowOne, LeaseCommand):
 def add_lease(parser: argparse.ArgumentParser, **more: Any) -> None:
     """Add the argument that names a lease; *more* are those of `add_argument`."""
     parser.add_argument("lease", metavar="<lease>", help="lease (name, ID or server ID)", **more)
+
+
+def add_end(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """Add the options that say when a lease ends, of which one may be given; return their group."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--for",
+        dest="duration",
+        metavar="<duration>",
+        type=_duration,
+        help="how long it lasts from when it has its cGPUs, such as 8h, 30m or 2d; then it is ended",
+    )
+    group.add_argument(
+        "--until",
+        dest="ends_at",
+        metavar="<time>",
+        type=_moment,
+        help="when it ends, such as 18:00, 'tomorrow 9:00' or 2026-12-01T09:00+01:00",
+    )
+    return group
+
+
+def _duration(value: str) -> int:
+    """Convert to seconds. Raises `argparse.ArgumentTypeError`."""
+    try:
+        return seconds(value)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _moment(value: str) -> str:
+    """Convert a time as people write it to one with an offset. Raises `argparse.ArgumentTypeError`."""
+    try:
+        return moment(value, datetime.now(UTC)).isoformat(timespec="seconds")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _consumer(args: argparse.Namespace) -> dict[str, Any]:

@@ -169,7 +169,8 @@ class Lease(resource.Resource):
     """cGPUs for a VM, which is launched with them, or for a program or VM that exists.
 
     With `server`, the resource is complete when the VM runs and its cGPUs are connected; its reference is the id of the
-    lease. Only `name`, `priority` and `wait` change in place. Any other change makes a new lease with a new VM.
+    lease. Only `name`, `priority`, `wait` and `duration` change in place. Any other change makes a new lease with a new
+    VM.
     """
 
     default_client_name = "gsaas"
@@ -206,6 +207,13 @@ class Lease(resource.Resource):
             "Requests of a higher priority come first in the queue; above 0 for administrators. A change has an effect "
             "while the lease is in the queue, and on the next lease.",
             default=0,
+            update_allowed=True,
+        ),
+        "duration": Property(
+            Property.INTEGER,
+            "Seconds that the lease lasts from when it has its cGPUs; then it is ended, with its VM. By default what "
+            "the operator has chosen.",
+            constraints=[constraints.Range(min=1)],
             update_allowed=True,
         ),
     }

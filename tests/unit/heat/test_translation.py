@@ -19,6 +19,7 @@ NOTHING: dict[str, Any] = {
     "consumer": None,
     "wait": 0,
     "priority": 0,
+    "duration": None,
 }
 """What Heat gives for a template without properties."""
 LEASE = {
@@ -81,6 +82,11 @@ def test_name_priority_and_consumer_are_passed_on() -> None:
     assert asked["name"] == "training"
     assert asked["priority"] == -1
     assert asked["consumer"] == {"host": "c1", "uid": 1000}
+
+
+def test_a_lease_lasts_as_long_as_the_template_says() -> None:
+    assert "duration" not in request()
+    assert request(duration=28800)["duration"] == 28800
 
 
 def test_the_server_has_novas_names_for_its_fields() -> None:
@@ -171,6 +177,8 @@ def test_what_only_heat_has_is_not_sent_to_nova() -> None:
         ({"name": None}, [{"name": "stack-gpus-x3f2"}]),
         ({"priority": -1}, [{"priority": -1}]),
         ({"priority": None}, [{"priority": 0}]),
+        ({"duration": 3600}, [{"duration": 3600}]),
+        ({"duration": None}, [{"ends_at": None}]),
         ({"name": "a", "priority": -1}, [{"name": "a"}, {"priority": -1}]),
         ({"wait": 600}, []),
     ],
