@@ -63,7 +63,7 @@ class Field:
         return found if len(self.path) == 1 else (found or {}).get(self.path[1])
 
 
-OBJECTS = ("cgpus", "server", "fault")
+OBJECTS = ("cgpus", "server", "fault", "usage")
 """Members of a lease that are shown by the fields in them only."""
 
 FIELDS = (
@@ -101,7 +101,12 @@ FIELDS = (
     Field("kept_until"),
     Field("created_at", heading="since", title="Created At"),
     Field("updated_at", title="Updated At"),
-    Field("released_at"),
+    Field("claimed_at", title="Claimed At", since="1.11"),
+    Field("released_at", title="Released At"),
+    Field("gpu_hours", ("usage", "gpu_hours"), title="GPU Hours", since="1.11"),
+    Field("mean_utilisation", ("usage", "mean_utilisation"), title="Mean %", since="1.11"),
+    Field("peak_utilisation", ("usage", "peak_utilisation"), title="Peak %", since="1.11"),
+    Field("peak_memory_mb", ("usage", "peak_memory_mb"), title="Peak MiB", since="1.11"),
     Field("idle_since", heading="idle since", title="Idle Since", since="1.5", line="{} UTC"),
     Field(
         "reclaim_at",
@@ -128,6 +133,11 @@ GSAAS = (
 """The columns of `gsaas`."""
 OPENSTACK_LIST = ("id", "name", "status", "cgpus", "mode", "memory_mb", "server_id")
 """The columns of `openstack gpu lease list`."""
+OPENSTACK_ENDED = (
+    *("id", "name", "claimed_at", "released_at", "cgpus", "memory_mb", "gpu_hours"),
+    *("mean_utilisation", "peak_utilisation", "peak_memory_mb"),
+)
+"""Those with `--ended`."""
 OPENSTACK_LONG = (
     *OPENSTACK_LIST,
     *(
@@ -156,7 +166,8 @@ OPENSTACK_SHOW = (
         "host",
     ),
     *("access", "devices", "server_id", "server_host", "consumer", "reservation", "priority"),
-    *("queue", "queued_at", "wait_until", "kept_until", "created_at", "updated_at", "released_at"),
+    *("queue", "queued_at", "wait_until", "kept_until", "created_at", "updated_at", "claimed_at"),
+    *("released_at", "gpu_hours", "mean_utilisation", "peak_utilisation", "peak_memory_mb"),
     *("duration", "ends_at"),
     *("idle_since", "reclaim_at", "reading", "dropped_packets", "problems", "timings"),
 )

@@ -56,6 +56,7 @@ def show_lease(
         "user_id": lease.user_id,
         "created_at": iso(lease.created_at),
         "updated_at": iso(lease.updated_at),
+        "claimed_at": iso(lease.claimed_at),
         "released_at": iso(lease.released_at),
         "kept_until": iso(lease.kept_until),
         "queued_at": iso(lease.queued_at),

@@ -16,6 +16,7 @@ from gsaas.objects import readings
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.readings import RESOLUTIONS, Point
+from gsaas.objects.usage import gpu_hours
 
 _NOTHING = Intervals([], [])
 
@@ -43,7 +44,15 @@ def newest(
 ) -> Mapping[str, Intervals]:
     """Return what `summary` needs of *leases*, by id; those that have no readings are left out."""
     active = [lease.id for lease in leases if lease.status == Status.ACTIVE]
-    return stored.newest(connection, active, now) if active else {}
+    others = [
+        lease.id
+        for lease in leases
+        if lease.status != Status.ACTIVE and lease.claimed_at is not None
+    ]
+    return {
+        **(stored.newest(connection, active, now) if active else {}),
+        **(stored.whole(connection, others) if others else {}),
+    }
 
 
 def summary(lease: Lease, found: Mapping[str, Intervals], now: datetime.datetime) -> dict[str, Any]:
@@ -54,6 +63,21 @@ def summary(lease: Lease, found: Mapping[str, Intervals], now: datetime.datetime
     return {
         "idle_since": iso(_idle_since(lease, intervals, now)),
         "reading": None if point is None else _point(point),
+        "usage": _usage(lease, intervals, now),
+    }
+
+
+def _usage(lease: Lease, intervals: Intervals, now: datetime.datetime) -> dict[str, Any] | None:
+    """Return what *lease* has used from its claim on; None if it never had GPUs."""
+    hours = gpu_hours(lease.claimed_gpus, lease.claimed_at, lease.released_at or now)
+    if hours is None:
+        return None
+    use = readings.use_of(intervals.cgpus)
+    return {
+        "gpu_hours": round(hours, 4),
+        "mean_utilisation": _rounded(use.mean_utilisation),
+        "peak_utilisation": _rounded(use.peak_utilisation),
+        "peak_memory_mb": use.peak_memory_mb,
     }
 
 

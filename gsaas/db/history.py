@@ -7,6 +7,7 @@ import datetime
 
 from sqlalchemy import ColumnElement, Connection, delete, func, select
 
+from gsaas.db import readings
 from gsaas.db.models import LeaseEventRow, LeaseRow, table_of
 from gsaas.objects.lifecycle import Status
 
@@ -22,13 +23,14 @@ def released_before(connection: Connection, moment: datetime.datetime) -> int:
 
 
 def purge(connection: Connection, moment: datetime.datetime, at_most: int) -> int:
-    """Delete up to *at_most* leases that were released before *moment* (UTC), with their events; return how many."""
+    """Delete up to *at_most* leases released before *moment* (UTC), with their events and readings; return how many."""
     # MariaDB takes no LIMIT in the sub-query of an IN, so the ids are read first.
     query = select(_LEASES.c.id).where(*_ended_before(moment)).order_by(_LEASES.c.created_at)
     ids = list(connection.scalars(query.limit(at_most)))
     for first in range(0, len(ids), _AT_ONCE):
         some = ids[first : first + _AT_ONCE]
         connection.execute(delete(_EVENTS).where(_EVENTS.c.lease_id.in_(some)))
+        readings.forget(connection, some)
         connection.execute(delete(_LEASES).where(_LEASES.c.id.in_(some)))
     return len(ids)
 

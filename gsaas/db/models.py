@@ -269,6 +269,7 @@ class CgpuReadingRow(Base):
     it takes no lock of a lease."""
 
     __tablename__ = "cgpu_readings"
+    __table_args__ = (Index("ix_cgpu_readings_resolution_at", "resolution", "at"), STORAGE)
 
     lease_id: Mapped[str] = mapped_column(String(36), primary_key=True)
     resolution: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -278,7 +279,7 @@ class CgpuReadingRow(Base):
     position: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
     number: Mapped[int] = mapped_column(BigInteger)
     """Which interval it is, counted from 1970."""
-    at: Mapped[datetime.datetime] = mapped_column(Timestamp, index=True)
+    at: Mapped[datetime.datetime] = mapped_column(Timestamp)
     """The last reading."""
     samples: Mapped[int]
     """The readings with a utilisation."""
@@ -288,6 +289,8 @@ class CgpuReadingRow(Base):
     """MiB, the most of all readings."""
     busy_at: Mapped[datetime.datetime] = mapped_column(Timestamp)
     """The last reading that found it in use, or could not tell."""
+    utilisation_max: Mapped[float | None] = mapped_column(Float)
+    """The highest reading, percent. Processes of earlier releases write rows without it."""
 
 
 class PathReadingRow(Base):

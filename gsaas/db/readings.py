@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings of leases: what their cGPUs and their masked paths did in the last day.
+"""Readings of leases: what their cGPUs and their masked paths did in the last day, and what each cGPU did in all.
 
 1. A report is one statement, whatever it contains: it adds each reading to the rows of its slots, or overwrites these
    if their interval is over (`gsaas.objects.readings`). Nobody reads a row before it is written.
 2. The tables refer to no other: a row is written without a lock of the lease, for which a claim would wait. Rows of
    leases that have ended are deleted with age, not with the lease.
+3. The one row of a cGPU that sums up its whole life stays as long as the history has the lease.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    Case,
     ColumnElement,
     Connection,
     Select,
@@ -25,6 +27,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    true,
 )
 
 from gsaas.db import claims as claim_rows
@@ -117,6 +120,7 @@ def add_cgpus(
             "samples": int(reading.utilisation is not None),
             "utilisation_sum": reading.utilisation or 0.0,
             "used_mb": reading.used_mb,
+            "utilisation_max": reading.utilisation,
         }
         for reading in sorted(readings)
         for slot in slots_of(now)
@@ -125,15 +129,18 @@ def add_cgpus(
     def changes(new: Any) -> Mapping[str, Any]:
         old, same = _CGPUS.c, _CGPUS.c.number == new.number
         is_quiet = and_(new.samples > _ZERO, new.utilisation_sum == _ZERO)
+
+        def most(name: str) -> Case[Any]:
+            is_less = or_(new[name].is_(None), old[name] > new[name])
+            return case((and_(same, is_less), old[name]), else_=new[name])
+
         return {
             "samples": case((same, old.samples + new.samples), else_=new.samples),
             "utilisation_sum": case(
                 (same, old.utilisation_sum + new.utilisation_sum), else_=new.utilisation_sum
             ),
-            "used_mb": case(
-                (and_(same, or_(new.used_mb.is_(None), old.used_mb > new.used_mb)), old.used_mb),
-                else_=new.used_mb,
-            ),
+            "used_mb": most("used_mb"),
+            "utilisation_max": most("utilisation_max"),
             "busy_at": case(
                 (and_(is_quiet, old.at >= literal_column(f"'{lately}'")), old.busy_at),
                 else_=new.at,
@@ -192,7 +199,7 @@ def newest(
 
 
 def whole(connection: Connection, lease_ids: Collection[str]) -> dict[str, Intervals]:
-    """Return the rows that say only since when these leases have been idle. Leases without readings are left out."""
+    """Return the rows that sum up the whole lives of these leases. Leases without readings are left out."""
     return _read(connection, lease_ids, ())
 
 
@@ -206,13 +213,21 @@ def forget_some(connection: Connection, now: datetime.datetime) -> bool:
     """Delete some of the rows that nobody has written for a day; return whether there may be more of them."""
     end = now - KEPT
     more = False
-    for table in (_CGPUS, _PATHS):
-        oldest = connection.scalar(select(func.min(table.c.at)))
+    # For each resolution by itself, as the index has them: those of whole lives may be a million.
+    short = [_CGPUS.c.resolution == resolution.seconds for resolution in RESOLUTIONS]
+    for table, rows in [*((_CGPUS, rows) for rows in short), (_PATHS, true())]:
+        oldest = connection.scalar(select(func.min(table.c.at)).where(rows))
         if oldest is not None and oldest < end:
             until = min(end, oldest + _SLICE)
-            connection.execute(delete(table).where(table.c.at <= until))
+            connection.execute(delete(table).where(rows, table.c.at <= until))
             more = more or until < end
     return more
+
+
+def forget(connection: Connection, lease_ids: Collection[str]) -> None:
+    """Delete all rows of these leases."""
+    for table in (_CGPUS, _PATHS):
+        connection.execute(delete(table).where(table.c.lease_id.in_(lease_ids)))
 
 
 def _key(

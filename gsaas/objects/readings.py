@@ -3,7 +3,8 @@
 
 1. Each reading is added to the current interval of each of `RESOLUTIONS`. The intervals of a resolution take turns in a
    fixed number of slots, so that a cGPU never has more than `ROWS` rows, and a lease's path no more either.
-2. `WHOLE` is one interval more, which never ends. It knows when the cGPU or the path was last busy.
+2. `WHOLE` is one interval more, which never ends. It knows when the cGPU or the path was last busy, and what the cGPU
+   did in all: it stays when the lease has ended, as the others do not.
 3. Counters of the path grow from the moment of its binding. The difference of two intervals is what happened between
    them; a counter that has become smaller began anew, because the VM has moved to another host.
 """
@@ -92,6 +93,8 @@ class CgpuInterval:
     """MiB, the most of all readings; None if none had it."""
     busy_at: datetime.datetime
     """The last reading that found the cGPU in use or did not know, in this interval or before."""
+    utilisation_max: float | None = None
+    """The highest of its readings, percent; None if there is none."""
 
     @property
     def utilisation(self) -> float | None:
@@ -144,6 +147,32 @@ class Point:
     at: datetime.datetime
     cgpus: tuple[CgpuPoint, ...] = ()
     path: PathPoint | None = None
+
+
+@dataclass(frozen=True)
+class Use:
+    """What was made of a lease's cGPUs from its beginning on. None: not known."""
+
+    mean_utilisation: float | None
+    """Percent, the mean of all readings of all cGPUs."""
+    peak_utilisation: float | None
+    """Percent, the highest reading of any cGPU."""
+    peak_memory_mb: int | None
+    """MiB, the most that one cGPU used."""
+
+
+def use_of(cgpus: Iterable[CgpuInterval]) -> Use:
+    """Return what `WHOLE` of each of a lease's cGPUs says of its use; intervals of other resolutions are ignored."""
+    lives = [cgpu for cgpu in cgpus if cgpu.resolution == WHOLE]
+    samples = sum(life.samples for life in lives)
+    return Use(
+        sum(life.utilisation_sum for life in lives) / samples if samples else None,
+        max(
+            (life.utilisation_max for life in lives if life.utilisation_max is not None),
+            default=None,
+        ),
+        max((life.used_mb for life in lives if life.used_mb is not None), default=None),
+    )
 
 
 def points(

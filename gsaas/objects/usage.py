@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import datetime
 from dataclasses import dataclass
 
 
@@ -22,3 +23,12 @@ class ProjectUsage:
     """GPUs times hours."""
     memory_mb_hours: float
     """MiB of GPU memory times hours."""
+
+
+def gpu_hours(
+    gpus: float | None, begin: datetime.datetime | None, end: datetime.datetime
+) -> float | None:
+    """Return the GPU-hours of a lease that had so many GPUs from *begin* until *end*; None if it never had any."""
+    if gpus is None or begin is None:
+        return None
+    return gpus * max(0.0, (end - begin).total_seconds()) / 3600

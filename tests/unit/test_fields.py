@@ -59,7 +59,9 @@ def test_clients_know_every_field_of_a_lease():
     assert {*api.LEASE_WITH_EVENTS["properties"]} - known == {"links"}
 
 
-@pytest.mark.parametrize("view", ["GSAAS", "OPENSTACK_LIST", "OPENSTACK_LONG", "OPENSTACK_SHOW"])
+@pytest.mark.parametrize(
+    "view", ["GSAAS", "OPENSTACK_LIST", "OPENSTACK_ENDED", "OPENSTACK_LONG", "OPENSTACK_SHOW"]
+)
 def test_each_view_names_fields_that_there_are(view):
     names = getattr(lease_fields, view)
     assert [field.name for field in lease_fields.named(names)] == list(names)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-VERSIONS = lease_fields.versions(lease_fields.GSAAS)
+VERSIONS = lease_fields.versions((*lease_fields.GSAAS, *lease_fields.OPENSTACK_ENDED))
 """The microversions that have brought fields which `gsaas` prints, newest first."""
 _UNSUPPORTED = "gsaas.microversion.unsupported"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -61,6 +61,7 @@ def _listed(names: Sequence[str]) -> list[Column]:
 
 LISTED = _listed(lease_fields.OPENSTACK_LIST)
 LONG = _listed(lease_fields.OPENSTACK_LONG)
+ENDED = _listed(lease_fields.OPENSTACK_ENDED)
 SHOWN = [_shown(field) for field in lease_fields.named(lease_fields.OPENSTACK_SHOW)]
 EVENTS = (
     Column("At", lambda event: event["at"]),
@@ -226,7 +227,13 @@ class ListLeases(Lister):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument(
+        status = parser.add_mutually_exclusive_group()
+        status.add_argument(
+            "--ended",
+            action="store_true",
+            help="only released leases, with what they used; --changes-since says since when",
+        )
+        status.add_argument(
             "--status",
             metavar="<status>",
             type=str.upper,
@@ -252,14 +259,15 @@ class ListLeases(Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         found = self.gpus.leases(
-            status=parsed_args.status,
+            status="RELEASED" if parsed_args.ended else parsed_args.status,
             name=parsed_args.name,
             server_id=parsed_args.server,
             all_projects=parsed_args.all_projects or None,
             changes_since=parsed_args.changes_since,
             **list_query(parsed_args),
         )
-        return listed(LONG if parsed_args.long else LISTED, first(found, parsed_args.limit))
+        columns = LONG if parsed_args.long else ENDED if parsed_args.ended else LISTED
+        return listed(columns, first(found, parsed_args.limit))
 
 
 class ShowLease(ShowOne, LeaseCommand):

@@ -304,6 +304,20 @@ LEASE_PROPERTIES = {
             "description": "The newest reading; null if there was none in the last minutes.",
         },
     ),
+    "claimed_at": common.since(
+        microversions.LEASE_USAGE,
+        {
+            **common.nullable(common.TIME),
+            "description": "When it got its GPUs; null if it has not.",
+        },
+    ),
+    "usage": common.since(
+        microversions.LEASE_USAGE,
+        {
+            **common.nullable(readings.USAGE),
+            "description": "What it has used since then; null if it has had no GPUs.",
+        },
+    ),
     "reclaim_at": common.since(
         microversions.RECLAIM,
         {

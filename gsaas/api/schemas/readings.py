@@ -67,6 +67,32 @@ POINT = common.record(
     description="What is known of a lease in one interval.",
 )
 
+_PERCENT = {"type": ["number", "null"], "minimum": 0, "maximum": 100}
+
+USAGE = common.record(
+    {
+        "gpu_hours": {
+            "type": "number",
+            "minimum": 0,
+            "description": "GPUs times hours until its release, or until now; a part of a GPU counts as that fraction.",
+        },
+        "mean_utilisation": {
+            **_PERCENT,
+            "description": "Percent of the time in which a kernel ran, as a mean over all cGPUs; null if not known.",
+        },
+        "peak_utilisation": {
+            **_PERCENT,
+            "description": "Percent, the highest reading of any cGPU; null if not known.",
+        },
+        "peak_memory_mb": {
+            "type": ["integer", "null"],
+            "minimum": 0,
+            "description": "MiB, the most GPU memory that one cGPU was seen to use; null if not known.",
+        },
+    },
+    title="LeaseUsage",
+)
+
 SHOWN = common.record(
     {
         "readings": common.record(

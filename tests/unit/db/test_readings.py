@@ -19,7 +19,9 @@ from gsaas.objects.readings import (
     WHOLE,
     CgpuInterval,
     PathInterval,
+    Use,
     slots_of,
+    use_of,
 )
 from tests.support import rows
 
@@ -223,13 +225,39 @@ def test_what_nobody_wrote_for_a_day_is_forgotten(database):
             with database.writing() as connection:
                 more = readings.forget_some(connection, after(at))
 
+    def intervals(lease_id: str) -> int:
+        return sum(each.resolution != WHOLE for each in stored(database, lease_id).cgpus)
+
     forget(day)
-    assert stored(database).cgpus
+    assert intervals("lease-1")
     forget(day + 60)
-    assert stored(database) == readings.Intervals([], [])
-    assert stored(database, "lease-2").cgpus
+    assert not intervals("lease-1")
+    assert stored(database).paths == []
+    assert intervals("lease-2")
     forget(10 * day)
-    assert not stored(database, "lease-2").cgpus
+    assert not intervals("lease-2")
+
+
+def test_what_sums_up_the_life_of_a_cgpu_stays_until_the_history_forgets_its_lease(database):
+    add_cgpu(database, 0, 20.0, 300)
+    add_cgpu(database, 86400, 40.0, 100)
+    add_cgpu(database, 86460, None, None)
+    with database.writing() as connection:
+        while readings.forget_some(connection, after(30 * 86400)):
+            pass
+        found = readings.whole(connection, ["lease-1"])["lease-1"].cgpus
+    assert [each.resolution for each in stored(database).cgpus] == [WHOLE]
+    assert use_of(found) == Use(30.0, 40.0, 300)
+    with database.writing() as connection:
+        readings.forget(connection, ["lease-1"])
+    assert stored(database) == readings.Intervals([], [])
+
+
+def test_the_highest_utilisation_is_that_of_its_interval(database):
+    for seconds, percent in ((0, 20.0), (10, 90.0), (20, None), (70, 5.0)):
+        add_cgpu(database, seconds, percent)
+    assert [each.utilisation_max for each in minutes(database)] == [90.0, 5.0]
+    assert whole(database).utilisation_max == 90.0
 
 
 def test_the_cgpus_of_a_host_are_those_whose_gpus_it_has(database):

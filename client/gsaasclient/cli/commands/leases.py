@@ -148,6 +148,32 @@ consumer_host, position, degraded, fault and created_at.""",
         ),
     ),
     CommandSpec(
+        "history",
+        Help(
+            "list your leases that have ended, and what they used",
+            usage="gsaas history [-since=TIME] [option ...]",
+            example="gsaas history -since=30d",
+            details="""
+A TIME is how long ago, such as 7d, or a date or time such as yesterday or 2026-11-01. GPU-hours
+count from when a lease got its GPUs until they were released. mean % and peak % are the share of
+the time in which its cGPUs ran kernels, peak MiB the most memory that one of them used; a hyphen
+stands for what nobody could measure. -c also accepts project_id and memory_mb.""",
+        ),
+        Handler("history:history"),
+        mistaken_names=("ended", "sacct", "past"),
+        options=(
+            Option("since", "TIME", "only leases that have ended since TIME", default="7d"),
+            Option("name", "NAME", "only leases with this name"),
+            Option(
+                "all",
+                None,
+                "leases of all projects (administrators)",
+                mistaken_names=("all-projects", "a"),
+            ),
+            *OUTPUT,
+        ),
+    ),
+    CommandSpec(
         "show",
         Help(
             "show a lease and its events",
