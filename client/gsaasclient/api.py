@@ -34,6 +34,9 @@ MODELS_VERSION = "1.11"
 ENDS_VERSION = "1.11"
 """The microversion whose leases may have an end."""
 
+COSTS_VERSION = "1.11"
+"""The microversion whose usage says what it costs."""
+
 LEASES = "/v1/leases"
 
 

@@ -22,6 +22,7 @@ from gsaas.gpgpums.lease_end import EndPolicy
 from gsaas.gpgpums.plain_servers import PlainServers
 from gsaas.grants import keyring
 from gsaas.notifications.emitter import Notifications
+from gsaas.objects.prices import Prices
 from gsaas.remoting.drivers import Drivers
 
 
@@ -69,6 +70,8 @@ class ApiService:
         self.subscriptions = subscriptions or LeaseSubscriptions(conf.queue.long_polls)
         self.notifications = notifications or Notifications(conf, database)
         self.limits = limits.load(conf)
+        usage = conf["usage"]  # `conf.usage` is a text of oslo.config
+        self.prices = Prices.read(usage.prices, usage.currency)
         self.decisions = DecisionCache(rbac.enforcer(conf))
         self.estimates = QueueEstimates(database, claims)
         self.end_policy = EndPolicy(conf.leases.longest_duration, conf.leases.default_duration)

@@ -34,6 +34,7 @@ from gsaas.conf import (
     remoting,
     rodvr,
     standalone,
+    usage,
 )
 
 MODULES = (
@@ -56,6 +57,7 @@ MODULES = (
     remoting,
     rodvr,
     standalone,
+    usage,
 )
 QUIET = ("alembic=WARN", "pyroute2=INFO", "hpack=INFO")
 """Log levels of libraries, beside oslo.log's own: with `debug`, these would log every message that they encode."""

@@ -438,6 +438,7 @@ class LeaseRow(Base):
     duration: Mapped[int | None]
     ends_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
     warned_end: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    claimed_models: Mapped[str | None] = mapped_column(Text)
 
     claims: Mapped[list[ClaimRow]] = relationship(
         back_populates="lease", order_by="ClaimRow.position", lazy="selectin"

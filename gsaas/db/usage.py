@@ -7,13 +7,26 @@ import datetime
 from collections import defaultdict
 from typing import Any
 
-from sqlalchemy import Connection, DateTime, Float, Select, case, func, literal, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    DateTime,
+    Float,
+    Null,
+    Select,
+    case,
+    func,
+    literal,
+    null,
+    select,
+)
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from gsaas.db.leases import LIVE
-from gsaas.db.models import LeaseRow
+from gsaas.db.models import LeaseRow, table_of
+from gsaas.objects.prices import hours_by_model
 from gsaas.objects.usage import ProjectUsage
 
 HOUR = 3600.0
@@ -52,10 +65,13 @@ def by_project(
     end: datetime.datetime,
     now: datetime.datetime,
     project_id: str | None = None,
+    *,
+    by_model: bool = False,
 ) -> list[ProjectUsage]:
     """Return the usage of one project, or of each, from *start* until *end*, or until *now* if that is earlier (UTC).
 
-    The projects are in the order of their ids; those without usage in the period are left out.
+    The projects are in the order of their ids; those without usage in the period are left out. To have the hours by
+    model, the rows of leases are read: the index that serves the query without has no models.
     """
     end = min(end, now)
     if start >= end:
@@ -63,29 +79,44 @@ def by_project(
     first, last = literal(start, DateTime), literal(end, DateTime)
     begin, until = LeaseRow.claimed_at, LeaseRow.released_at
     since = case((begin > first, begin), else_=first)
-    released = _sums(seconds_between(since, case((until < last, until), else_=last)))
-    alive = _sums(seconds_between(since, last))
+    models: ColumnElement[Any] = table_of(LeaseRow).c.claimed_models if by_model else null()
+    released = _sums(seconds_between(since, case((until < last, until), else_=last)), models)
+    alive = _sums(seconds_between(since, last), models)
     # Two queries, each of which an index serves; one with OR would read every row.
     queries = (
         released.where(until > first, until > begin, begin < last),
         alive.where(LeaseRow.status.in_(LIVE), until.is_(None), begin < last),
     )
     totals: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
+    hours: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for query in queries:
         if project_id is not None:
             query = query.where(LeaseRow.project_id == project_id)
-        for project, *sums in connection.execute(query):
+        for project, text, *sums in connection.execute(query):
             totals[project] = [
                 total + float(more) for total, more in zip(totals[project], sums, strict=True)
             ]
+            if by_model:
+                for model, more in hours_by_model(float(sums[1]) / HOUR, text).items():
+                    hours[project][model] += more
     return [
-        ProjectUsage(project, int(leases), gpu_seconds / HOUR, memory_mb_seconds / HOUR)
+        ProjectUsage(
+            project,
+            int(leases),
+            gpu_seconds / HOUR,
+            memory_mb_seconds / HOUR,
+            dict(hours.get(project, {})),
+        )
         for project, (leases, gpu_seconds, memory_mb_seconds) in sorted(totals.items())
     ]
 
 
-def _sums(seconds: seconds_between) -> Select[Any]:
-    """Return the query for the sums over the leases of each project, each of which had its GPUs for *seconds*."""
+def _sums(seconds: seconds_between, models: ColumnElement[Any]) -> Select[Any]:
+    """Return the query for the sums over the leases of each project, each of which had its GPUs for *seconds*.
+
+    Leases of a project with different *models* have sums of their own.
+    """
     sums = func.sum(LeaseRow.claimed_gpus * seconds), func.sum(LeaseRow.claimed_mb * seconds)
-    columns: tuple[Any, ...] = (LeaseRow.project_id, func.count(), *sums)
-    return select(*columns).group_by(LeaseRow.project_id)
+    columns: tuple[Any, ...] = (LeaseRow.project_id, models, func.count(), *sums)
+    groups = (LeaseRow.project_id,) if isinstance(models, Null) else (LeaseRow.project_id, models)
+    return select(*columns).group_by(*groups)

@@ -22,6 +22,7 @@ from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Event, LeaseEvent, Status
 from gsaas.objects.placement import Placement, Share
 from gsaas.objects.ports import NoFreePort, PortRange
+from gsaas.objects.prices import models_text
 
 if TYPE_CHECKING:
     from gsaas.gpgpums.view import View
@@ -161,6 +162,9 @@ def _chosen(
         "claimed_mb": sum(share.memory_mb for share in placement.shares),
         "claimed_gpus": sum(
             share.memory_mb / gpus[share.gpu_uuid].memory_mb for share in placement.shares
+        ),
+        "claimed_models": models_text(
+            (gpus[share.gpu_uuid], share.memory_mb) for share in placement.shares
         ),
     }
 

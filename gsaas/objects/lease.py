@@ -205,6 +205,8 @@ class Lease:
     """When it ends; None: that is not known until it has its GPUs, or it has no end."""
     warned_end: datetime.datetime | None = None
     """The end of which its owner was warned last."""
+    claimed_models: str | None = None
+    """The models that `claimed_gpus` are of, in which parts: `gsaas.objects.prices.models_text`. None: not known."""
     claims: tuple[Claim, ...] = ()
     """Not a column: its cGPUs, by position."""
 

@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class ProjectUsage:
     """GPUs times hours."""
     memory_mb_hours: float
     """MiB of GPU memory times hours."""
+    hours_by_model: Mapping[str, float] = field(default_factory=dict)
+    """Its GPU-hours by what names their price (`gsaas.objects.prices`); empty unless they were asked for."""
 
 
 def gpu_hours(

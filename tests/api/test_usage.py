@@ -11,9 +11,22 @@ import pytest
 from oslo_utils import timeutils
 
 from gsaas.db import models
-from tests.api.world import only_error
+from tests.api.world import World, only_error
 
 DAY = "/v1/usage?start=2026-01-05&end=2026-01-06"
+
+
+@pytest.fixture
+def settings() -> str:
+    """The configuration of the world, for tests to replace."""
+    return ""
+
+
+@pytest.fixture
+def world(tmp_path, settings):
+    built = World.build(tmp_path, settings=settings)
+    yield built
+    built.database.close()
 
 
 @pytest.fixture
@@ -97,6 +110,49 @@ def test_the_command_line_prints_it_for_people_and_for_programs(desk, history):
     _, out, _ = desk.type("usage", *period, "-f=csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [{k: type(BLUE[k])(v) for k, v in row.items()} for row in rows] == [BLUE, RED]
+
+
+PRICED = "[usage]\nprices = Quadro M4000:2.50,cpu:0.05\ncurrency = EUR\n"
+LATEST = {"OpenStack-API-Version": "gpu-scheduling latest"}
+
+
+def test_without_prices_nothing_is_said_of_costs(history):
+    assert history.call("reader", "GET", DAY, headers=LATEST).json["usage"]["projects"] == [BLUE]
+
+
+@pytest.mark.parametrize("settings", [PRICED])
+def test_usage_costs_what_the_operators_prices_say(history):
+    usage = history.call("admin", "GET", DAY, headers=LATEST).json["usage"]
+    assert usage["currency"] == "EUR"
+    assert [(used["cost"], used["unpriced_gpu_hours"]) for used in usage["projects"]] == [
+        ("30.00", 0.0),
+        ("15.00", 0.0),
+    ]
+    assert history.call("reader", "GET", DAY).json["usage"]["projects"] == [BLUE]
+
+
+@pytest.mark.parametrize("settings", ["[usage]\nprices = NVIDIA A100:2.50\n"])
+def test_hours_without_a_price_are_shown_beside_the_cost(desk, history):
+    period = ("-start=2026-01-05", "-end=2026-01-06")
+    heading, row = desk.type("usage", *period)[1].splitlines()[1:]
+    assert heading.split() == [
+        *("project", "leases", "GPU-hours", "MiB-hours", "cost", "unpriced"),
+    ]
+    assert row.split()[-2:] == ["0.00", "12.00"]
+
+
+@pytest.mark.parametrize("settings", [PRICED])
+def test_the_command_line_prints_costs_in_their_currency(desk, history):
+    period = ("-start=2026-01-05", "-end=2026-01-06")
+    heading, row = desk.type("usage", *period)[1].splitlines()[1:]
+    assert heading.endswith("cost (EUR)")
+    assert row.split()[-1] == "30.00"
+    assert desk.type("usage", *period, "-c=cost", "-f=value")[1] == "30.00\n"
+
+
+def test_a_price_that_is_no_number_is_refused_at_the_start(tmp_path):
+    with pytest.raises(ValueError, match="write it like"):
+        World.build(tmp_path, settings="[usage]\nprices = NVIDIA A100:cheap\n")
 
 
 def test_an_invalid_period_fails_on_the_command_line(desk):

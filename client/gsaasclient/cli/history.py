@@ -126,7 +126,8 @@ def _took(lease: Lease) -> str | None:
     exact = _seconds(lease)
     if exact is None:
         return None
-    rest, parts = round(exact), []
+    rest = round(exact)
+    parts: list[str] = []
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
         count, rest = divmod(rest, length)
         if count or parts or unit == "s":

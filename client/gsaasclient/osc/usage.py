@@ -17,6 +17,11 @@ LISTED = (
     Column("GPU Hours", lambda used: used["gpu_hours"]),
     Column("Memory MiB Hours", lambda used: used["memory_mb_hours"]),
 )
+COSTS = (
+    Column("Cost", lambda used: used["cost"]),
+    Column("Unpriced GPU Hours", lambda used: used["unpriced_gpu_hours"]),
+)
+"""Columns that are there if the operator has prices."""
 LIMITS = (
     Column("cgpus", lambda limits: DictColumn(limits.cgpus)),
     Column("gpu_memory_mb", lambda limits: DictColumn(limits.gpu_memory_mb)),
@@ -33,7 +38,9 @@ class ListUsage(Lister):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        return listed(LISTED, self.gpus.get_usage(parsed_args.start, parsed_args.end).projects)
+        used = self.gpus.get_usage(parsed_args.start, parsed_args.end).projects
+        has_costs = any("cost" in each for each in used)
+        return listed((*LISTED, *COSTS) if has_costs else LISTED, used)
 
 
 class ShowUsage(ShowOne):
@@ -55,10 +62,11 @@ class ShowUsage(ShowOne):
         usage = self.gpus.get_usage(parsed_args.start, parsed_args.end)
         nothing = {"leases": 0, "gpu_hours": 0.0, "memory_mb_hours": 0.0}
         used = next((each for each in usage.projects if each["project_id"] == wanted), nothing)
-        return (
-            ("project_id", "start", "end", *nothing),
-            (wanted, usage.start, usage.end, *(used[name] for name in nothing)),
-        )
+        names, values = [*nothing], [used[name] for name in nothing]
+        if "cost" in used:
+            names += ["cost", "currency", "unpriced_gpu_hours"]
+            values += [used["cost"], usage.currency, used["unpriced_gpu_hours"]]
+        return ("project_id", "start", "end", *names), (wanted, usage.start, usage.end, *values)
 
 
 class ShowLimits(ShowOne):

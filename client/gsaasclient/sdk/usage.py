@@ -16,6 +16,7 @@ class Usage(Resource):
 
     allow_fetch = True
 
+    currency = resource.Body("currency")
     end = resource.Body("end")
     projects = resource.Body("projects", type=list)
     start = resource.Body("start")

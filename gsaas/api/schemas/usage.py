@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gsaas.api import microversions
 from gsaas.api.schemas import common
 
 SHOW = common.query(
@@ -26,6 +27,20 @@ USED = common.record(
             "description": "GPUs times hours; a part of a GPU counts as that fraction.",
         },
         "memory_mb_hours": {"type": "number", "description": "MiB of GPU memory times hours."},
+        "cost": common.since(
+            microversions.COSTS,
+            {
+                "type": "string",
+                "description": "What these GPU-hours cost, a decimal number; missing if the operator has no prices.",
+            },
+        ),
+        "unpriced_gpu_hours": common.since(
+            microversions.COSTS,
+            {
+                "type": "number",
+                "description": "GPU-hours of models without a price; missing if the operator has no prices.",
+            },
+        ),
     },
     title="Used",
 )
@@ -36,6 +51,13 @@ SHOWN = common.record(
             {
                 "start": common.TIME,
                 "end": common.TIME,
+                "currency": common.since(
+                    microversions.COSTS,
+                    {
+                        "type": "string",
+                        "description": "That of the costs, as the operator calls it; missing without prices.",
+                    },
+                ),
                 "projects": {"type": "array", "items": USED},
             },
             title="Usage",

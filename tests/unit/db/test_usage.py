@@ -62,6 +62,21 @@ def test_hours_are_those_within_the_period_in_which_a_lease_had_gpus(history):
     ]
 
 
+def test_hours_are_those_of_models_if_they_are_asked_for(database):
+    """Also of leases that have several models, or were made before their models were stored."""
+    models = ['{"A100": 1.0}', '{"A100": 1.0}', '{"A100": 0.25, "H100": 0.75}', None]
+    with database.write() as session:
+        for number, text in enumerate(models):
+            over = {} if number == 1 else {"status": "RELEASED", "released_at": at(4)}
+            had = {"claimed_at": at(0), "claimed_gpus": 2, "claimed_mb": 1, "claimed_models": text}
+            session.add(rows.lease(f"lease-{number}", project_id="blue", **had, **over))
+    (blue,) = used(database, end=at(4), by_model=True)
+    assert (blue.leases, blue.gpu_hours) == (4, pytest.approx(32, rel=1e-5))
+    hours = {"A100": 8 + 8 + 2, "H100": 6, "": 8}
+    assert blue.hours_by_model == pytest.approx(hours, rel=1e-5)
+    assert used(database, end=at(4))[0].hours_by_model == {}
+
+
 def test_a_fraction_of_a_second_counts(database):
     with database.write() as session:
         end = START + datetime.timedelta(milliseconds=4500)

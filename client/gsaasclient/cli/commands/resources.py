@@ -159,13 +159,14 @@ in more formats.""",
     CommandSpec(
         "usage",
         Help(
-            "print GPU-hours and MiB-hours by project",
+            "print GPU-hours, MiB-hours and costs by project",
             usage="gsaas usage [-start=TIME] [-end=TIME] [option ...]",
             example="gsaas usage -start=2026-10-01 -end=2026-11-01 -f csv",
             details="""
 Shows your project; administrators see all projects. A TIME is a date, which stands for its
 midnight, or such as 2026-10-01T12:00:00Z; all times are UTC. A lease counts from when its GPUs were
-claimed until they are released, or until now.""",
+claimed until they are released, or until now. Costs are shown if the operator has prices; unpriced
+are GPU-hours of models without one.""",
         ),
         Handler("usage:usage"),
         options=(

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The highest utilisation of each cGPU, and an index for rows of readings that stay with the history of leases."""
+"""What leases used: the models of their GPUs, and the highest utilisation of each cGPU.
+
+Rows of readings stay with the history of leases, so an index tells them from the others.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,11 @@ down_revision = "0017"
 
 TABLE, COLUMN = "cgpu_readings", "utilisation_max"
 INDEX, BEFORE = "ix_cgpu_readings_resolution_at", "ix_cgpu_readings_at"
+MODELS = "claimed_models"
+
+
+def _has_column(table: str, name: str) -> bool:
+    return name in {column["name"] for column in sa.inspect(op.get_bind()).get_columns(table)}
 
 
 def _indexes() -> set[str | None]:
@@ -19,8 +27,9 @@ def _indexes() -> set[str | None]:
 
 def upgrade() -> None:
     # MariaDB does not undo what a migration did before it failed, so some of it may be there.
-    columns = sa.inspect(op.get_bind()).get_columns(TABLE)
-    if COLUMN not in {column["name"] for column in columns}:
+    if not _has_column("leases", MODELS):
+        op.add_column("leases", sa.Column(MODELS, sa.Text))
+    if not _has_column(TABLE, COLUMN):
         op.add_column(TABLE, sa.Column(COLUMN, sa.Float))
     if INDEX not in _indexes():
         op.create_index(INDEX, TABLE, ["resolution", "at"])
@@ -32,3 +41,4 @@ def downgrade() -> None:
     op.create_index(BEFORE, TABLE, ["at"])
     op.drop_index(INDEX, TABLE)
     op.drop_column(TABLE, COLUMN)
+    op.drop_column("leases", MODELS)
