@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from gsaasclient.cloud import CloudCredentials
     from gsaasclient.credentials import Credentials, KeystoneCredentials
+    from gsaasclient.vms import Vm
 
 API_VERSION = "1.0"
 """The microversion of the API that requests are for, unless they need a newer one."""
@@ -103,3 +104,7 @@ class Client:
         *noun* is one of these three words. Raises `ClientError` if the cloud has none with this name, or several.
         """
         return self._transport.resolve(noun, name)
+
+    def vm(self, server_id: str) -> Vm | None:
+        """Return how to log in to the VM with this id; None if that is not known, or there is no cloud."""
+        return self._transport.vm(server_id)

@@ -19,6 +19,7 @@ TYPE_CHECKING = False  # what `typing` would say, without loading it
 if TYPE_CHECKING:
     from gsaasclient.cloud import CloudTransport
     from gsaasclient.token_cache import Cache, Token
+    from gsaasclient.vms import Vm
 
 UNAUTHORIZED = 401
 ELSEWHERE = (404, 502, 503, 504)
@@ -51,6 +52,9 @@ class CachedTransport(Transport):
 
     def resolve(self, noun: str, name: str) -> str:
         return self._sdk().resolve(noun, name)
+
+    def vm(self, server_id: str) -> Vm | None:
+        return self._sdk().vm(server_id)
 
     def _send_with_token(
         self, method: str, path: str, content: bytes | None, headers: dict[str, str]

@@ -23,7 +23,7 @@ from openstack.config import OpenStackConfig
 from openstack.config.cloud_region import CloudRegion
 from openstack.connection import Connection
 
-from gsaasclient import token_cache
+from gsaasclient import token_cache, vms
 from gsaasclient.errors import (
     ClientError,
     ConnectionLostError,
@@ -162,6 +162,14 @@ class CloudTransport(Transport):
             raise ClientError(
                 f"the {noun} {name} could not be looked up: {_message(error)}"
             ) from error
+
+    def vm(self, server_id: str) -> vms.Vm | None:
+        cloud = Connection(config=self._region)
+        try:
+            found: vms.Vm = self._call(lambda: vms.look_up(cloud, server_id), "the cloud")
+            return found
+        except (ClientError, sdk.SDKException, keystone.ClientException):
+            return None  # the VM is there all the same
 
     def _endpoint(self) -> str:
         """Return the URL of the API without the version; it is looked up once."""

@@ -86,6 +86,7 @@ FIELDS = (
     Field("devices", kind=list),
     Field("remoting"),
     Field("server_id", ("server", "id"), heading="VM", title="Server ID"),
+    Field("addresses", ("server", "addresses"), list, title="Addresses", since="1.11"),
     Field("server_host", ("server", "host"), heading="VM's host"),
     Field("consumer", kind=dict),
     Field("consumer_host", ("consumer", "host"), heading="used on", title="Consumer Host"),
@@ -128,7 +129,7 @@ FIELDS = (
 GSAAS = (
     *("id", "name", "status", "project_id", "cgpus", "mode", "memory_mb", "locality", "policy"),
     *("server_id", "server_host", "consumer_host", "position", "degraded", "fault", "created_at"),
-    *("idle_since", "reclaim_at", "kind", "problems", "ends_at"),
+    *("idle_since", "reclaim_at", "kind", "problems", "ends_at", "addresses"),
 )
 """The columns of `gsaas`."""
 OPENSTACK_LIST = ("id", "name", "status", "cgpus", "mode", "memory_mb", "server_id")
@@ -165,9 +166,10 @@ OPENSTACK_SHOW = (
         "hosts",
         "host",
     ),
-    *("access", "devices", "server_id", "server_host", "consumer", "reservation", "priority"),
-    *("queue", "queued_at", "wait_until", "kept_until", "created_at", "updated_at", "claimed_at"),
-    *("released_at", "gpu_hours", "mean_utilisation", "peak_utilisation", "peak_memory_mb"),
+    *("access", "devices", "server_id", "addresses", "server_host", "consumer", "reservation"),
+    *("priority", "queue", "queued_at", "wait_until", "kept_until", "created_at", "updated_at"),
+    *("claimed_at", "released_at"),
+    *("gpu_hours", "mean_utilisation", "peak_utilisation", "peak_memory_mb"),
     *("duration", "ends_at"),
     *("idle_since", "reclaim_at", "reading", "dropped_packets", "problems", "timings"),
 )

@@ -7,6 +7,8 @@ TYPE_CHECKING = False  # what `typing` would say, without loading it
 if TYPE_CHECKING:
     from typing import Protocol
 
+    from gsaasclient.vms import Vm
+
     class Headers(Protocol):
         """Header fields by name, in upper or lower case."""
 
@@ -48,3 +50,7 @@ class Transport:
         Raises `ClientError` if the cloud has none with this name, or several.
         """
         return name
+
+    def vm(self, server_id: str) -> Vm | None:
+        """Return how to log in to the VM with this id; None if that is not known, or there is no cloud."""
+        return None

@@ -42,7 +42,7 @@ def show_lease(
     show_placement = request.allows(rbac.LEASES_SHOW_PLACEMENT, target(lease))
     # A lease with a server shows nothing that it takes to use it.
     may_use = not lease.has_server and request.allows(rbac.LEASES_ENVIRONMENT, target(lease))
-    server = {"id": lease.server_id}
+    server = {"id": lease.server_id, "addresses": _addresses(lease)}
     if show_placement:
         server["host"] = lease.server_host
     fault = None
@@ -156,12 +156,17 @@ def _path(connection: Connection | None, lease: Lease) -> dict[str, Any]:
     report = endpoints.report_of(connection, lease.bound_host) or {}
     binding = report.get("bindings", {}).get(lease.port_id)
     refusals = report.get("refusals", {}).get(lease.port_id)
-    addresses = [lease.port_ip, *(lease.port_other_ips or ())] if lease.port_ip else []
+    addresses = _addresses(lease)
     return {
         # None if the endpoint has not reported the binding.
         "dropped_packets": None if binding is None else dropped_packets(binding),
         "problems": [] if refusals is None else Refusals.from_dict(refusals).sentences(addresses),
     }
+
+
+def _addresses(lease: Lease) -> list[str]:
+    """Return the addresses of the port that carries its binding."""
+    return [lease.port_ip, *(lease.port_other_ips or ())] if lease.port_ip else []
 
 
 def _timings(lease: Lease) -> dict[str, float]:

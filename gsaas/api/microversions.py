@@ -46,7 +46,8 @@ HISTORY = (
 1.8: checks in reservations.
 1.9: requests, leases and GPUs have `kind`.
 1.10: leases have `problems`.
-1.11: models of GPUs; leases have `duration` and `ends_at`, `claimed_at` and `usage`; usage has costs.
+1.11: models of GPUs; leases have `duration` and `ends_at`, `claimed_at` and `usage`, and their `server` has `addresses`;
+      usage has costs.
 """
 SORTING = "1.1"
 """The microversion whose lists can be sorted."""
@@ -74,6 +75,8 @@ LEASE_USAGE = "1.11"
 """The microversion whose leases say what they used."""
 COSTS = "1.11"
 """The microversion whose usage says what it costs."""
+ADDRESSES = "1.11"
+"""The microversion whose leases have the addresses of their VMs."""
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 """The service type of OpenStack's services, in the header."""

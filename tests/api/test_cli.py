@@ -37,10 +37,26 @@ def test_a_launch_waits_and_prints_the_lease_and_the_next_commands(desk):
         "cGPU  masked address      MiB  mode",
         "   0  169.254.71.1:8308  2048  shared",
         "   1  169.254.71.2:8308  2048  shared",
-        f"gsaas env {lease['id']}",
-        f"gsaas -t -id={lease['server']['id']}",
+        "address  10.0.0.5\n",
+        f"gsaas env {lease['name']} ",
+        f"gsaas -t -id={lease['name']} ",
     ):
         assert shown in out
+
+
+def test_how_long_the_phases_of_a_launch_took_is_shown_later(desk):
+    _, answer, _ = desk.type("-l", "-ncgpus=1", "-name=web")
+    _, shown, _ = desk.type("show", "web")
+    assert ("took" in answer, "took" in shown) == (False, True)
+
+
+def test_a_lease_is_called_by_its_name_unless_another_one_has_it_or_it_needs_quotes(desk):
+    assert "gsaas -t -id=web " in desk.type("-l", "-ncgpus=1", "-name=web")[1]
+    for name in ("web", "my web"):
+        _, out, _ = desk.type("-l", "-ncgpus=1", f"-name={name}")
+        (newest, *_) = desk.read("list", "-sort=created_at:desc")
+        assert f"gsaas env {newest['id']} " in out
+        assert f"gsaas env {newest['id']} " in desk.type("show", newest["id"])[1]
 
 
 def test_a_launch_in_json_is_the_lease_alone(desk):
@@ -140,8 +156,8 @@ def test_an_interrupted_launch_names_the_commands_that_show_and_end_it(desk, mon
     status, _, err = desk.type("-l", "-ncgpus=1")
     (lease,) = desk.read("list")
     assert status == 130
-    assert f"gsaas show {lease['id']}" in err
-    assert f"gsaas -t -id={lease['id']}" in err
+    assert f"gsaas show {lease['name']} " in err
+    assert f"gsaas -t -id={lease['name']} " in err
 
 
 def test_a_launch_that_loses_the_api_names_the_lease(desk, monkeypatch):

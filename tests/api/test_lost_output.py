@@ -177,7 +177,7 @@ def test_a_launch_that_a_signal_ends_names_the_lease_that_goes_on(desk):
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
-    assert f"gsaas -t -id={lease_id} ends it" in err
+    assert f"gsaas -t -id=lease-{lease_id[:8]} ends it" in err
 
 
 def test_a_signal_that_is_ignored_stays_so(desk):

@@ -43,6 +43,9 @@ def test_a_launch_waits_and_prints_the_lease(user, tmp_path):
     assert status == 0, err
     shown = yaml.safe_load(out)
     assert (shown["name"], shown["status"], shown["mode"]) == ("training", "ACTIVE", "shared")
+    assert shown["addresses"] == ["10.0.0.5"]
+    assert "timings" not in shown
+    assert "timings" in user.read("gpu", "lease", "show", "training")
     assert [device["masked_address"] for device in shown["devices"]] == [
         "169.254.71.1:8308",
         "169.254.71.2:8308",
@@ -110,7 +113,7 @@ def test_an_interrupted_wait_names_the_commands_that_show_and_end_the_lease(user
     error = user.refused("gpu", "lease", "create", "--wait")
     (lease,) = user.read("gpu", "lease", "list")
     for verb in ("show", "delete"):
-        assert f"openstack gpu lease {verb} {lease['ID']}" in error
+        assert f"openstack gpu lease {verb} {lease['Name']} " in error
 
 
 def test_the_error_page_of_a_proxy_is_its_status(user):

@@ -73,8 +73,14 @@ def test_the_headline_command_is_all_it_takes_to_get_a_vm_with_cgpus(
     remains.watch(server)
     assert server.flavor.original_name == settings.FLAVOR
     assert server.image.id == tenant.image.find_image(settings.IMAGE).id
-    assert list(server.addresses) == [settings.NETWORK]
-    for said in ("0  169.254.71.1:8308  2048  shared", "1  169.254.71.2:8308  2048  shared"):
+    ((network, (address,)),) = server.addresses.items()
+    assert network == settings.NETWORK
+    for said in (
+        f"address  {address['addr']}",
+        "0  169.254.71.1:8308  2048  shared",
+        "1  169.254.71.2:8308  2048  shared",
+        f"gsaas -t -id={lease['name']}",
+    ):
         assert said in shown
     assert run(TENANT, "-t", f"-id={lease['name']}")["status"] == "RELEASED"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from time import monotonic, sleep, time
 from types import SimpleNamespace
 
-from gsaasclient import ApiError, Client, ClientError, UnreachableError, lease_fields
+from gsaasclient import ApiError, Client, ClientError, UnreachableError, lease_fields, vms
 from gsaasclient.api import API_VERSION, version_of
 from gsaasclient.cli import cgpus, queue, readings
 from gsaasclient.cli.columns import Column, select
@@ -24,6 +24,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from gsaasclient.vms import Vm
+
     Lease = dict[str, Any]
     """A lease as the API shows it."""
 
@@ -35,6 +37,8 @@ long again as the last."""
 UUID_LENGTH = 36
 GOES_ON = ("QUEUED", "CLAIMED", "BOOTING", "ACTIVE")
 """Statuses of a lease whose end is still to come."""
+WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
+"""Characters that a name may have to be typed without quotes."""
 UNKNOWN_REASON = "one of its GPUs has failed, or its state is unknown; it may recover"
 """Why a lease is degraded, for callers to whom the API does not show the reasons."""
 
@@ -73,6 +77,7 @@ _TEXTS: dict[str, Callable[[Lease], object]] = {
     ),
     "memory_mb": lambda lease: size(lease["cgpus"]),
     "problems": lambda lease: "; ".join(lease.get("problems", [])),
+    "addresses": lambda lease: ", ".join((lease["server"] or {}).get("addresses", [])),
 }
 """What tables show instead of the value of a field."""
 COLUMNS = [
@@ -108,21 +113,62 @@ def launch(client: Client, args: SimpleNamespace) -> int:
     for sentence in answer.get("notes", []):
         print_note(sentence)
     lease = answer["lease"]
-    end = f"gsaas -t -id={lease['id']}"
-    goes_on = f"the launch goes on: gsaas show {lease['id']} shows its status, {end} ends it"
-    if not args.nowait:
-        try:
+    called, vm = lease["id"], None
+    try:
+        called = name_or_id(client, lease)
+        if not args.nowait:
             lease = wait_until(client, lease, lambda status: status not in ("CLAIMED", "BOOTING"))
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"interrupted, but {goes_on}") from None
-        except ApiError:
-            print_note(goes_on)
-            raise
+            if lease["status"] == "ACTIVE":
+                lease = _with_addresses(client, lease)
+                if args.key and args.f == "table":
+                    vm = client.vm(lease["server"]["id"])
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted, but {_goes_on(called)}") from None
+    except ApiError:
+        print_note(_goes_on(called))
+        raise
+    end = f"gsaas -t -id={called}"
     with given_back_unless_told(client, _path(lease["id"]), f"lease {lease['id']}", end):
-        print_resource(args, columns, lease, lease, lambda: describe(lease))
+        print_resource(args, columns, lease, lease, lambda: describe(lease, called, vm))
     if not args.nowait:
         _check_active(lease)
     return 0
+
+
+def _goes_on(called: str) -> str:
+    return (
+        f"the launch goes on: gsaas show {called} shows its status, gsaas -t -id={called} ends it"
+    )
+
+
+def name_or_id(client: Client, lease: Lease) -> str:
+    """Return what commands may call a lease: its name if no other lease of the project has it, else its id."""
+    from urllib.parse import urlencode
+
+    lease_id: str = lease["id"]
+    name: str = lease["name"]
+    if name == f"lease-{lease['id'][:8]}":
+        return name  # the API has made it of the id
+    if not set(name) <= WORD or name.startswith("-"):
+        return lease_id
+    try:
+        namesakes = client.request("GET", f"/v1/leases?{urlencode({'name': name})}")["leases"]
+    except ClientError:
+        return lease_id
+    return name if [each["id"] for each in namesakes] == [lease_id] else lease_id
+
+
+def _with_addresses(client: Client, lease: Lease) -> Lease:
+    """Return an ACTIVE lease as the newest microversion that this program knows shows it."""
+    path = _path(lease["id"])
+    try:
+        newest: Lease = readings.with_readings(
+            lambda version: client.request("GET", path, version=version)
+        )["lease"]
+    except ClientError:
+        return lease  # it is ACTIVE all the same
+    newest.pop("events", None)
+    return newest
 
 
 def _check_active(lease: Lease) -> None:
@@ -197,19 +243,20 @@ def show(client: Client, args: SimpleNamespace) -> int:
     lease = readings.with_readings(lambda version: client.request("GET", path, version=version))[
         "lease"
     ]
-    print_resource(args, columns, lease, lease, lambda: _describe_with_events(lease))
+    called = name_or_id(client, lease) if args.f == "table" else lease["id"]
+    print_resource(args, columns, lease, lease, lambda: _describe_with_events(lease, called))
     return 0
 
 
-def _describe_with_events(lease: Lease) -> str:
-    events = lease.get("events")
+def _describe_with_events(lease: Lease, called: str) -> str:
+    described, events = describe(lease, called, took=True), lease.get("events")
     if not events:
-        return describe(lease)
+        return described
     names = ["at", "event", "status"]
     if any(event["detail"] for event in events):  # for administrators only
         names.append("detail")
     rows = [[event[name] for name in names] for event in events]
-    return f"{describe(lease)}\n\n{table(names, rows)}"
+    return f"{described}\n\n{table(names, rows)}"
 
 
 def env(client: Client, args: SimpleNamespace) -> int:
@@ -335,8 +382,12 @@ def wait_until(client: Client, lease: Lease, done: Callable[[str], bool]) -> Lea
     return lease
 
 
-def describe(lease: Lease) -> str:
-    """Return a lease as text: its properties, its cGPUs, and the commands that come next."""
+def describe(lease: Lease, called: str, vm: Vm | None = None, *, took: bool = False) -> str:
+    """Return a lease as text: its properties, its cGPUs, and the commands that come next.
+
+    *called* is what these call the lease, *vm* how to log in to its VM; *took*: with how long each phase of its launch
+    took.
+    """
     server, consumer = lease["server"] or {}, lease["consumer"] or {}
     pairs = [
         ("lease", lease["id"]),
@@ -350,6 +401,10 @@ def describe(lease: Lease) -> str:
         pairs.append(("turn", queue.describe_position(lease["queue"])))
     if server.get("host"):
         pairs.insert(3, ("VM's host", server["host"]))
+    if server.get("addresses"):
+        pairs.insert(3, ("address", ", ".join(server["addresses"])))
+    if vm is not None and vm.floating:
+        pairs.insert(4, ("floating IP", ", ".join(vm.floating)))
     if consumer.get("host"):
         pairs.insert(3, ("used on", consumer["host"]))
     if lease["degraded"]:
@@ -361,13 +416,13 @@ def describe(lease: Lease) -> str:
     if dropped:
         pairs.append(("dropped", ", ".join(f"{n} {reason}" for reason, n in dropped.items())))
     pairs += [("problem", problem) for problem in lease.get("problems", [])]
-    if lease["status"] == "ACTIVE" and lease.get("timings"):
+    if took and lease["status"] == "ACTIVE" and lease.get("timings"):
         pairs.append(("took", _durations(lease["timings"])))
     parts = [facts(pairs)]
     if lease["devices"]:
         parts.append(_devices(lease))
     if lease["status"] in ("CLAIMED", "BOOTING", "ACTIVE"):
-        parts.append(_next_commands(lease))
+        parts.append(_next_commands(called, vm))
     return "\n\n".join(parts)
 
 
@@ -424,12 +479,13 @@ def size(cgpus: dict[str, Any]) -> str:
     return f"{cgpus['memory_mb']} MiB" if cgpus["memory_mb"] else "whole GPU"
 
 
-def _next_commands(lease: Lease) -> str:
-    end = (lease["server"] or {}).get("id") or lease["id"]
+def _next_commands(called: str, vm: Vm | None) -> str:
+    login = None if vm is None else vms.ssh(vm)
     return facts(
         [
-            (f"gsaas env {lease['id']}", "what programs need to find its cGPUs"),
-            (f"gsaas -t -id={end}", "end it"),
+            *([login] if login else []),
+            (f"gsaas env {called}", "what programs need to find its cGPUs"),
+            (f"gsaas -t -id={called}", "end it"),
         ]
     )
 

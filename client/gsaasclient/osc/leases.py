@@ -9,13 +9,15 @@ from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
+from keystoneauth1 import exceptions as keystone
 from openstack.exceptions import HttpException, SDKException
 from osc_lib import exceptions
-from osc_lib.cli.format_columns import DictColumn, ListDictColumn
+from osc_lib.cli.format_columns import DictColumn, ListColumn, ListDictColumn
 
-from gsaasclient import lease_fields
+from gsaasclient import lease_fields, vms
 from gsaasclient.cli.standard_files import say
 from gsaasclient.lease_fields import Field
 from gsaasclient.osc import cgpus
@@ -42,9 +44,16 @@ UNLIMITED = "unlimited"
 """The argument of `--queue` for a wait without a limit."""
 
 
+def _list(value: list[Any] | None) -> Any:
+    values = value or []
+    return (
+        ListDictColumn(values) if isinstance(next(iter(values), {}), dict) else ListColumn(values)
+    )
+
+
 _FORMATS: dict[type | None, Callable[[Any], Any]] = {
     dict: lambda value: DictColumn(value or {}),
-    list: lambda value: ListDictColumn(value or []),
+    list: _list,
 }
 """How a value that is not a text or a number is printed."""
 
@@ -63,6 +72,8 @@ LISTED = _listed(lease_fields.OPENSTACK_LIST)
 LONG = _listed(lease_fields.OPENSTACK_LONG)
 ENDED = _listed(lease_fields.OPENSTACK_ENDED)
 SHOWN = [_shown(field) for field in lease_fields.named(lease_fields.OPENSTACK_SHOW)]
+MADE = [column for column in SHOWN if column.heading != "timings"]
+"""What a launch answers: how long its phases took is of interest later."""
 EVENTS = (
     Column("At", lambda event: event["at"]),
     Column("Event", lambda event: event["event"]),
@@ -78,11 +89,20 @@ class LeaseCommand(Command):
         """Return the lease with this id, server id or name. Raises `NotFoundException` and `DuplicateResource`."""
         return self.gpus.find_lease(name_or_id, ignore_missing=False)
 
+    def name_or_id(self, lease: Lease) -> str:
+        """Return what commands may call a lease: its name if no other lease of the project has it, else its id."""
+        called: str = lease.id
+        namesakes = [each.id for each in self.gpus.leases(name=lease.name)]
+        if namesakes == [lease.id] and not lease.name.startswith("-"):
+            called = quote(lease.name)
+        return called
+
     def wait_for(self, lease: Lease) -> Lease:
         """Wait until a lease is ACTIVE. Raises `CommandError` after an interrupt or an error: the lease stays."""
+        called = self.name_or_id(lease)
         goes_on = (
-            f"the launch goes on: openstack gpu lease show {lease.id} shows its status, "
-            f"openstack gpu lease delete {lease.id} ends it"
+            f"the launch goes on: openstack gpu lease show {called} shows its status, "
+            f"openstack gpu lease delete {called} ends it"
         )
         try:
             return self.gpus.wait_for_lease(lease)
@@ -178,7 +198,18 @@ class CreateLease(CreateOne, LeaseCommand):
             say(f"note: {note}\n")
         if parsed_args.wait:
             lease = self.wait_for(lease)
-        return shown(SHOWN, lease)
+            if parsed_args.key_name:
+                self._say_how_to_log_in(lease)
+        return shown(MADE, lease)
+
+    def _say_how_to_log_in(self, lease: Lease) -> None:
+        try:
+            vm = vms.look_up(self.app.client_manager.sdk_connection, lease.server["id"])
+        except (SDKException, keystone.ClientException):
+            return  # the VM is there all the same
+        if hint := vms.ssh(vm):
+            command, about = hint
+            say(f"{command}: {about}\n")
 
     def _request(self, args: argparse.Namespace) -> dict[str, Any]:
         """Return the fields of the request. Raises `CommandError` where options contradict each other."""
@@ -377,8 +408,6 @@ class ShowEnvironment(ShowOne, LeaseCommand):
     ) -> int:
         if not parsed_args.export:
             return super().produce_output(parsed_args, column_names, data)
-        from shlex import quote
-
         for name, value in zip(column_names, data, strict=True):
             self.app.stdout.write(f"export {name}={quote(value)}\n")
         return 0

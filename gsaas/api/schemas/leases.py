@@ -244,7 +244,18 @@ LEASE_PROPERTIES = {
     },
     "server": common.nullable(
         common.record(
-            {"id": {"type": ["string", "null"]}, "host": {"type": ["string", "null"]}},
+            {
+                "id": {"type": ["string", "null"]},
+                "host": {"type": ["string", "null"]},
+                "addresses": common.since(
+                    microversions.ADDRESSES,
+                    {
+                        "type": "array",
+                        "items": {"type": "string"},
+                        "description": "Its IPv4 addresses in its first network; empty until the cloud has made it.",
+                    },
+                ),
+            },
             optional=("host",),
         )
     ),
