@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The picture of what remote GPUs buy: allocation against the share of remote cGPUs, and against guests' slowdown."""
+"""The picture of what remote GPUs buy: allocation against the share of remote cGPUs, all of it and its best corner."""
 
 from __future__ import annotations
 
@@ -14,15 +14,17 @@ PANEL = (WIDTH - 2 * LEFT - GAP) / 2
 COLOURS = ("#1b7837", "#2166ac", "#b2182b")
 """Of the cost models, in their order."""
 SHAPES = {"tied": "square", "best-fit": "triangle", "local-gradient": "circle"}
-LOWEST, HIGHEST = 65.0, 100.0
-"""Percent of all GPUs at the ends of the vertical axis."""
+WHOLE = (0.0, 100.0, 25.0), (65.0, 100.0, 5.0)
+CORNER = (0.0, 6.0, 1.0), (92.0, 97.0, 1.0)
+"""Of a panel: the ends of its horizontal and of its vertical axis, and how far apart their numbers are, in percent."""
+Axes = tuple[tuple[float, float, float], tuple[float, float, float]]
 
 
 @dataclass(frozen=True)
 class Mark:
-    """One placement under one cost model: *x* in the unit of the panel, *allocated* in percent of all GPUs."""
+    """One placement under one cost model: *remote* in percent of all cGPUs, *allocated* in percent of all GPUs."""
 
-    x: float
+    remote: float
     allocated: float
     shape: str
     colour: str
@@ -37,7 +39,7 @@ def svg(rows: Sequence[Mapping[str, Any]], tied: Sequence[Mapping[str, Any]]) ->
     """
     daemons = list(dict.fromkeys(row["daemon"] for row in rows))
     colour_of = dict(zip(daemons, COLOURS, strict=False))
-    remote, slow = [], []
+    marks = []
     for row in rows:
         shape, colour = SHAPES[row["placement"]], colour_of[row["daemon"]]
         price = "" if row["price"] is None else f", price {row['price']} %"
@@ -45,16 +47,13 @@ def svg(rows: Sequence[Mapping[str, Any]], tied: Sequence[Mapping[str, Any]]) ->
             f"{row['placement']}{price}, {row['daemon']}: {row['at_130']:.2f} % allocated, "
             f"{row['remote_percent']:.0f} % remote, {row['slowdowns'][0]:.2f} times as slow"
         )
-        remote.append(Mark(row["remote_percent"], row["at_130"], shape, colour, text))
-        slow.append(Mark(row["slowdowns"][0], row["at_130"], shape, colour, text))
+        marks.append(Mark(row["remote_percent"], row["at_130"], shape, colour, text))
     for row in tied:
         text = f"{row['placement']}, tied to nodes: {row['at_130']:.2f} % allocated"
-        remote.append(Mark(0, row["at_130"], SHAPES["tied"], "#555", text))
-        slow.append(Mark(1, row["at_130"], SHAPES["tied"], "#555", text))
-    slowest = max(2.0, *(mark.x for mark in slow))
+        marks.append(Mark(0, row["at_130"], SHAPES["tied"], "#555", text))
     body = [
-        *_panel(LEFT, "remote cGPUs, %", 0, 100, 25, remote),
-        *_panel(LEFT + PANEL + GAP, "slowdown of guests, 25 Gbit/s per node", 1, slowest, 1, slow),
+        *_panel(LEFT, "remote cGPUs, %", WHOLE, marks),
+        *_panel(LEFT + PANEL + GAP, "remote cGPUs, %: the upper left corner", CORNER, marks),
         *_legend(colour_of),
     ]
     return (
@@ -64,33 +63,38 @@ def svg(rows: Sequence[Mapping[str, Any]], tied: Sequence[Mapping[str, Any]]) ->
     )
 
 
-def _panel(
-    left: float, title: str, low: float, high: float, step: float, marks: Sequence[Mark]
-) -> list[str]:
+def _panel(left: float, title: str, axes: Axes, marks: Sequence[Mark]) -> list[str]:
     bottom = HEIGHT - BOTTOM
+    (low, high, step), (lowest, highest, rise) = axes
 
-    def place(x: float) -> float:
-        return left + PANEL * (x - low) / (high - low)
+    def x(remote: float) -> float:
+        return left + PANEL * (remote - low) / (high - low)
 
-    def height(allocated: float) -> float:
-        return bottom - (bottom - TOP) * (max(allocated, LOWEST) - LOWEST) / (HIGHEST - LOWEST)
+    def y(allocated: float) -> float:
+        return bottom - (bottom - TOP) * (allocated - lowest) / (highest - lowest)
 
     parts = [
         f'<path d="M{left} {TOP}V{bottom}H{left + PANEL}" fill="none" stroke="black"/>',
         f'<text x="{left + PANEL / 2:.0f}" y="{bottom + 36}" text-anchor="middle">{escape(title)}</text>',
         f'<text x="{left - 40}" y="{TOP - 12}">GPUs allocated, %</text>',
     ]
-    tick = low
-    while tick <= high:
-        parts.append(
-            f'<text x="{place(tick):.0f}" y="{bottom + 16}" text-anchor="middle">{tick:g}</text>'
-        )
-        tick += step
     parts += [
-        f'<text x="{left - 6}" y="{height(percent) + 4:.0f}" text-anchor="end">{percent:g}</text>'
-        for percent in range(int(LOWEST), int(HIGHEST) + 1, 5)
+        f'<text x="{x(tick):.0f}" y="{bottom + 16}" text-anchor="middle">{tick:g}</text>'
+        for tick in _ticks(low, high, step)
     ]
-    return parts + [_mark(place(mark.x), height(mark.allocated), mark) for mark in marks]
+    parts += [
+        f'<text x="{left - 6}" y="{y(tick) + 4:.0f}" text-anchor="end">{tick:g}</text>'
+        for tick in _ticks(lowest, highest, rise)
+    ]
+    return parts + [
+        _mark(x(mark.remote), y(mark.allocated), mark)
+        for mark in marks
+        if low <= mark.remote <= high and lowest <= mark.allocated <= highest
+    ]
+
+
+def _ticks(low: float, high: float, step: float) -> list[float]:
+    return [low + number * step for number in range(round((high - low) / step) + 1)]
 
 
 def _mark(x: float, y: float, mark: Mark) -> str:
