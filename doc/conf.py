@@ -30,7 +30,10 @@ extensions = [
     "release_notes",
     "repository_links",
 ]
-exclude_patterns = ["ext"]
+exclude_patterns = ["ext", "_templates", "_static"]
+templates_path = ["_templates"]  # instead of those of the theme with the same names
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 # The options of every command that prints something.
 autoprogram_cliff_ignored = [
     *("-h", "--help", "-f", "--format", "-c", "--column", "--noindent", "--quote", "--prefix"),
@@ -38,7 +41,7 @@ autoprogram_cliff_ignored = [
     *("--sort-column", "--sort-ascending", "--sort-descending"),
 ]
 html_theme = "openstackdocs"
-html_theme_options = {"display_global_toc_section": True, "show_other_versions": False}
+html_theme_options = {"show_other_versions": False}
 html_copy_source = False
 smartquotes = False  # options begin with hyphens, and code has straight quotes
 
