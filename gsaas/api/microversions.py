@@ -46,7 +46,7 @@ HISTORY = (
 1.8: checks in reservations.
 1.9: requests, leases and GPUs have `kind`.
 1.10: leases have `problems`.
-1.11: models of GPUs; leases have `duration` and `ends_at`, `claimed_at` and `usage`, and their `server` has `addresses`;
+1.11: models of GPUs; leases have `duration` and `ends_at`, `claimed_at` and `usage`, their `server` has `addresses`;
       usage has costs.
 """
 SORTING = "1.1"
