@@ -109,6 +109,47 @@ def test_a_lease_that_is_over_does_not_end_soon(desk):
     assert "ends in" not in desk.type("list", "-status=RELEASED")[1]
 
 
+def set_(desk, lease_id: str, *words: str) -> Any:
+    status, _, err = desk.type("set", lease_id, *words)
+    assert status == 0, err
+    return row(desk.world, lease_id)
+
+
+def test_its_owner_changes_how_long_a_lease_lasts(desk):
+    lease = launched(desk, "-for=1h")
+    assert set_(desk, lease.id, "-for=3h").ends_at == lease.claimed_at + 3 * HOUR
+    assert set_(desk, lease.id, "-for=+30m").ends_at == lease.claimed_at + 3.5 * HOUR
+    assert set_(desk, lease.id, "-until=2040-01-01T00:00Z").ends_at.year == 2040
+    assert set_(desk, lease.id, "-for=+1d").ends_at == datetime.datetime(2040, 1, 2)
+    never = set_(desk, lease.id, "-until=never")
+    assert (never.ends_at, never.duration) == (None, None)
+
+
+def test_a_lease_without_an_end_cannot_be_postponed(desk):
+    lease = launched(desk)
+    status, _, err = desk.type("set", lease.id, "-for=+1h")
+    assert (status, "has no end" in err) == (2, True)
+
+
+def test_its_owner_gives_it_another_name_and_leaves_its_end(desk):
+    lease = launched(desk, "-for=1h", "-name=mine")
+    named = set_(desk, lease.id, "-name=yours")
+    assert (named.name, named.ends_at) == ("yours", lease.ends_at)
+    assert desk.type("set", "yours", "-for=2h", "-f=value", "-c=name")[1] == "yours\n"
+
+
+def test_a_request_that_waits_lets_others_pass(desk):
+    launched(desk)
+    status, out, _ = desk.type(*("-l", "-ncgpus=8", "-wait", "-nowait", "-f=value", "-c=id"))
+    assert status == 0
+    assert set_(desk, out.strip(), "-priority=-1").priority == -1
+
+
+def test_a_change_of_nothing_is_a_usage_error(desk):
+    status, _, err = desk.type("set", launched(desk).id)
+    assert (status, "nothing to change" in err) == (2, True)
+
+
 def make(user, *words: str) -> Any:
     made = user.read("gpu", "lease", "create", "--no-server", *words)
     return row(user.world, made["id"])

@@ -310,6 +310,17 @@ def test_no_command_runs_in_a_reservation_that_is_unknown_or_over(
     assert f"reservation {reservation} is CANCELLED" in over.stderr
 
 
+@pytest.mark.parametrize(("words", "seconds"), [(["-for=90"], 90), (["-for", "1h30m"], 5400)])
+def test_a_command_has_its_cgpus_for_as_long_as_it_says(
+    api: World, launcher: Launcher, words, seconds
+):
+    assert launcher.run(*words, *ONE, "true").returncode == 0
+    with api.database.read() as session:
+        (lease,) = session.query(models.LeaseRow)
+    assert lease.duration == seconds
+    assert lease.ends_at - lease.claimed_at == datetime.timedelta(seconds=seconds)
+
+
 def test_where_a_library_is_missing_python_runs_the_command(
     world: World, c_launcher: Launcher, tmp_path: Path
 ):

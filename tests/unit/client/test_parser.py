@@ -106,6 +106,8 @@ def test_every_option_of_a_launch_is_parsed():
         "name": "web",
         "key": "k",
         "userdata": "u",
+        "for": None,
+        "until": None,
         "wait": None,
         "priority": None,
         "reservation": None,

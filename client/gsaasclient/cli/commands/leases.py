@@ -8,6 +8,7 @@ from gsaasclient.cli.commands.options import (
     CONSUMER,
     END,
     LEASE_NAME,
+    NEW_END,
     NOWAIT,
     OUTPUT,
     QUEUE,
@@ -17,7 +18,7 @@ from gsaasclient.cli.commands.options import (
     sort,
 )
 from gsaasclient.cli.exit_statuses import RUN_FAILED
-from gsaasclient.cli.parser import CommandSpec, Handler, Help, Option, whole_number
+from gsaasclient.cli.parser import CommandSpec, Handler, Help, Option, any_number, whole_number
 
 LEASES = (
     CommandSpec(
@@ -183,6 +184,29 @@ stands for what nobody could measure. -c also accepts project_id and memory_mb."
         Handler("leases:show"),
         mistaken_names=("get", "info", "describe", "lease", "events"),
         options=(lease_id("the lease to show"), *OUTPUT),
+        positional="id",
+    ),
+    CommandSpec(
+        "set",
+        Help(
+            "change the name or the end of a lease, or its priority in the queue",
+            usage="gsaas set ID [option ...]",
+            example="gsaas set training -for=+2h",
+        ),
+        Handler("changes:change"),
+        mistaken_names=("update", "change", "modify", "rename", "extend", "postpone"),
+        options=(
+            lease_id("the lease to change"),
+            Option("name", "NAME", "its new name; that of its VM stays"),
+            *NEW_END,
+            Option(
+                "priority",
+                "N",
+                "its new priority while it waits in the queue; above 0 for administrators",
+                convert=any_number,
+            ),
+            *OUTPUT,
+        ),
         positional="id",
     ),
     CommandSpec(

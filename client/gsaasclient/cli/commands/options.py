@@ -110,6 +110,21 @@ END = (
     ),
 )
 
+NEW_END = (
+    Option(
+        "for",
+        "[+]DURATION",
+        "how long it lasts from when it has its cGPUs, such as 8h; with a +, how much longer than now",
+        convert=lambda value: _new_duration(value),
+    ),
+    Option(
+        "until",
+        "TIME|never",
+        "when it ends, such as 18:00, 'tomorrow 9:00' or 2026-12-01T09:00+01:00; never: it has no end any more",
+        convert=lambda value: value if value == "never" else _moment(value),
+    ),
+)
+
 RESERVATION = Option(
     "reservation",
     "ID",
@@ -151,6 +166,12 @@ def _seconds(value: str) -> int:
     from gsaasclient.quantities import seconds
 
     return seconds(value)
+
+
+def _new_duration(value: str) -> object:
+    from gsaasclient.cli.changes import duration
+
+    return duration(value)
 
 
 def _moment(value: str) -> str:
