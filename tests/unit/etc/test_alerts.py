@@ -44,31 +44,31 @@ WELL = {
 """Series of a healthy cloud, minute by minute."""
 
 UNHEALTHY = {
-    "GsaasNothingTold": {name: None for name in WELL if name.startswith("gsaas_leases{")},
-    "GsaasApiErrors": {'gsaas_api_requests_total{status="503"}': "0+10x180"},
-    "GsaasApiSlow": {
+    "GsaasApiDown": {name: None for name in WELL if name.startswith("gsaas_leases{")},
+    "GsaasApiErrorRateHigh": {'gsaas_api_requests_total{status="503"}': "0+10x180"},
+    "GsaasApiLatencyHigh": {
         'gsaas_api_request_seconds_bucket{le="5"}': "0+120x180",
         'gsaas_api_request_seconds_bucket{le="+Inf"}': "0+120x180",
     },
-    "GsaasGpuHostSilent": {"gsaas_gpu_hosts_silent": "0x80 1x100"},
-    "GsaasEndpointSilent": {"gsaas_endpoints_silent": "0x80 1x100"},
+    "GsaasGpuHostDown": {"gsaas_gpu_hosts_silent": "0x80 1x100"},
+    "GsaasComputeHostDown": {"gsaas_endpoints_silent": "0x80 1x100"},
     "GsaasGpuHostProblem": {"gsaas_gpu_hosts_with_problems": "0x80 1x100"},
     "GsaasGpuDisputed": {"gsaas_gpus_disputed": "0x80 1x100"},
     "GsaasEndpointProblem": {"gsaas_endpoints_with_problems": "0x80 1x100"},
-    "GsaasConntrackFull": {"gsaas_endpoint_conntrack_max_ratio": "0.3x80 0.9x100"},
+    "GsaasConntrackTableFull": {"gsaas_endpoint_conntrack_max_ratio": "0.3x80 0.9x100"},
     "GsaasLeasesDegraded": {"gsaas_leases_degraded": "0x80 1x100"},
     "GsaasDaemonsDown": {'gsaas_daemons{state="unresponsive"}': "0x80 1x100"},
-    "GsaasDaemonsRestart": {"gsaas_daemon_restarts": "7x80 8+1x100"},
+    "GsaasDaemonsCrashLooping": {"gsaas_daemon_restarts": "7x80 8+1x100"},
     "GsaasBindingsPending": {'gsaas_bindings{state="pending"}': "0x70 1x110"},
     "GsaasPacketsDropped": {'gsaas_dropped_packets{reason="unmapped"}': "0+100x180"},
     "GsaasLaunchesFail": {'gsaas_leases{status="ERROR"}': "2x80 3x100"},
     "GsaasReleasesStuck": {'gsaas_leases{status="RELEASING"}': "0x10 1x170"},
-    "GsaasQueueLong": {"gsaas_queue_wait_max_seconds": "0+60x180"},
+    "GsaasQueueWaitLong": {"gsaas_queue_wait_max_seconds": "0+60x180"},
     "GsaasClaimsConflict": {
         'gsaas_launches_refused_total{code="gsaas.claim.conflict"}': "0x60 0+1x120"
     },
     "GsaasGrantsAbused": {'gsaas_grants_shown_total{outcome="forged"}': "0x80 0+2x100"},
-    "GsaasGpuHot": {'gsaas_gpu_temperature_celsius{gpu="GPU-a",host="gpu1"}': "85x70 95x110"},
+    "GsaasGpuTemperatureHigh": {'gsaas_gpu_temperature_celsius{gpu="GPU-a",host="gpu1"}': "85x70 95x110"},
 }
 """Alert -> the series that differ when it must fire."""
 
