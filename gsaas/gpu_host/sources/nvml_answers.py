@@ -52,12 +52,14 @@ T = TypeVar("T")
 class Unusable(Exception):
     """A GPU or MIG instance cannot be used; the text says why, and what to do.
 
-    *may_recover* says whether it may be usable after NVML was initialised again.
+    *may_recover* says whether it may be usable after NVML was initialised again; *not_told* that there is no answer to
+    what was asked, on such a GPU.
     """
 
-    def __init__(self, why: str, *, may_recover: bool = False) -> None:
+    def __init__(self, why: str, *, may_recover: bool = False, not_told: bool = False) -> None:
         super().__init__(why)
         self.may_recover = may_recover
+        self.not_told = not_told
         self.uuid: str | None = None
         """Its UUID if that is known; None: all devices in its slot of the driver's list; an empty text: one of those
         that are not there any more."""
@@ -72,11 +74,11 @@ class Memory(NamedTuple):
 
 
 def memory_of(handle: Any, unified_mb: int | None) -> Memory:
-    """Return the memory of a device, *unified_mb* MiB if the driver cannot tell and that is set; raises `Unusable`."""
+    """Return the memory of a device, *unified_mb* MiB if it has none to tell and that is set; raises `Unusable`."""
     try:
         memory = needed("its memory", _memory_info, handle)
     except Unusable as error:
-        if error.may_recover:
+        if not error.not_told:
             raise
         if unified_mb is None:
             raise Unusable(f"{error}; {_UNIFIED}") from None
@@ -214,9 +216,10 @@ def needed(what: str, function: Callable[..., T], *arguments: Any) -> T:
     except pynvml.NVMLError as error:
         if error.value in LOST or not what:
             raise _lost(error) from None
-        may_recover = error.value not in UNSUPPORTED
         raise Unusable(
-            f"{what} cannot be read: {said(error)}; {LOOK}", may_recover=may_recover
+            f"{what} cannot be read: {said(error)}; {LOOK}",
+            may_recover=error.value not in UNSUPPORTED,
+            not_told=error.value == pynvml.NVML_ERROR_NOT_SUPPORTED,
         ) from None
     except Exception as error:
         LOG.debug("NVML returned garbage for %s", function, exc_info=True)

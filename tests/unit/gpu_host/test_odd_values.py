@@ -340,6 +340,18 @@ def test_a_process_whose_samples_are_garbage_is_not_known_to_be_idle(driver, sou
     assert source().snapshot().process_utilisation == {fake.uuid(0): {18: 30.0}}
 
 
+def test_a_gpu_whose_memory_may_not_be_read_has_not_that_of_the_host(driver):
+    """NVML_ERROR_NO_PERMISSION says nothing of how much there is."""
+    driver.gpu(0, fails="memory:4")
+    made = Nvml(range(8308, 9000), fatal_xids=[], visible_devices=None, unified_memory_mb=98304)
+    snapshot = made.snapshot()
+    made.close()
+    assert snapshot.gpus == []
+    (problem,) = snapshot.problems
+    assert "its memory cannot be read" in problem
+    assert "unified_memory_mb" not in problem
+
+
 def test_instances_do_not_each_have_the_memory_of_the_host(driver):
     driver.instance(0, 0, memory="-")
     driver.instance(0, 1)
