@@ -78,7 +78,9 @@ def test_the_head_and_the_foot_of_a_page_are_of_this_site_alone(site: Site):
     for name in ("index", "tenant-guide"):
         elsewhere = [link for link in site[name].links if "openstack.org" in link]
         assert elsewhere == []
-        assert site[name].text.index("Use Operate Install") < site[name].text.index("Apache License")
+        assert site[name].text.index("Use Operate Install") < site[name].text.index(
+            "Apache License"
+        )
 
 
 def test_every_page_of_the_folder_is_a_page_of_the_site(site: Site) -> None:

@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 NEVER = (
     "gsaas.capacity.impossible",
     "gsaas.bad-request",
+    "gsaas.lease.end.too-late",
     "gsaas.remoting.kind",
     "gsaas.remoting.limit",
 )
 """Refusals of requests that no later attempt can change: their job is cancelled, not requeued."""
 ACTIVATION_TIMEOUT = 60.0
 """Seconds within which the hosts of a claimed lease have to confirm it."""
+ENDING = 3600
+"""Seconds that a job may take to end after its time limit: a lease that has to have an end lasts as much longer."""
 GRACE = 600
 """Seconds for which a lease has to be without a job before `reconcile` releases it."""
 STATE = "/var/lib/gsaas-slurm"
@@ -64,7 +67,8 @@ def prolog(client: Client, args: SimpleNamespace, environment: Mapping[str, str]
             raise ClientError("it has ended before it got its cGPUs")
     except BaseException as error:
         _release(client, claimed)
-        if isinstance(error, ApiError) and error.code in NEVER:
+        is_refused = isinstance(error, ApiError) and error.code in NEVER
+        if is_refused or isinstance(error, jobs.EndlessJobError):
             _cancel(name, str(error))
         if isinstance(error, ClientError):
             scheduler.note(name, str(error))
@@ -146,7 +150,15 @@ def _claim(
     }
     if args.wait is not None:
         request |= {"wait": args.wait, "attended": True}
-    lease = client.launch(request, job.key(node, submitted))["lease"]
+    key = job.key(node, submitted)
+    try:
+        lease = client.launch(request, key)["lease"]
+    except ApiError as error:
+        if error.code != "gsaas.lease.end.missing":
+            raise
+        # Only then: a lease that has no end lasts as long as its job, also if the job's limit is raised.
+        limit = jobs.time_limit(scheduler.time_limits(job.id), job.id)
+        lease = client.launch(request | {"duration": limit + ENDING}, key)["lease"]
     claimed.append(lease["id"])
     if lease["status"] == "QUEUED":
         lease = queue.wait(client, lease)

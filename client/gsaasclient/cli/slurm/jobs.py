@@ -8,6 +8,7 @@ is kept beside GSaaS's own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import SimpleNamespace
 
@@ -35,8 +36,15 @@ HOLDING = frozenset(
 """The states in which a job has its nodes. A job that is COMPLETING has them until their epilogs have ended."""
 
 
+_LIMIT = re.compile(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)")
+
+
 class JobError(Exception):
     """What Slurm says of the job is not usable. The message is one sentence."""
+
+
+class EndlessJobError(JobError):
+    """The job has no time limit, and its lease has to have an end."""
 
 
 class Job:
@@ -145,6 +153,20 @@ def name_of(listed: str, job: str) -> str:
 def submitted(listed: str, job: str) -> str:
     """Return when *job* was submitted, from the same lines; empty if unknown. Raises `JobError`."""
     return next((time for id, _, time in _rows(listed, 3) if id == job), "")
+
+
+def time_limit(listed: str, job: str) -> int:
+    """Return the seconds that *job* may run, from lines of `squeue -o '%A|%l'`, such as `17|1-12:00:00`.
+
+    Raises `EndlessJobError` for a job without a limit.
+    """
+    for id, limit in _rows(listed, 2):
+        if id == job and (match := _LIMIT.fullmatch(limit)):
+            days, hours, minutes, seconds = (int(number or 0) for number in match.groups())
+            return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+    raise EndlessJobError(
+        "leases have to end here, and the job has no time limit: submit it with --time"
+    )
 
 
 def holders(listed: str) -> dict[str, tuple[int, str]]:

@@ -42,6 +42,11 @@ def show(job: str) -> str:
     return _squeue("%A|%i|%V", job)
 
 
+def time_limits(job: str) -> str:
+    """Return `id|time limit` of a job, and of the other jobs of its array. Raises `ClientError`."""
+    return _squeue("%A|%l", job)
+
+
 def _squeue(columns: str, *only: str) -> str:
     """Return these columns of all jobs, or of one. None may be the users' own text, such as the name or the comment of
     a job, which can have anything in it.
