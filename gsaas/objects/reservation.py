@@ -8,9 +8,10 @@ CANCELLED  its owner or an operator has cancelled it
 
 1. A reservation is admitted only if its shares, together with those of all reservations that overlap it, fit on the
    GPUs at every moment. So reservations never over-commit a GPU among themselves.
-2. Leases have no end, so what leases have claimed is not considered when a reservation is admitted. Some time before
-   its beginning it begins to keep its shares: what is free of them is kept at once, and what leases still use as soon
-   as these return it. From then on no other lease gets it.
+2. Leases need not end, so what leases have claimed is not considered when a reservation is admitted; it is placed on
+   GPUs whose leases end before it, if there are enough. Some time before its beginning it begins to keep its shares:
+   what is free of them is kept at once, and what leases still use as soon as these return it. From then on no other
+   lease gets it.
 3. The GPU of a share may go out of service. The share then moves to another one that has room: before its reservation
    keeps anything, to where rule 1 allows it; from then on to where it is free, too. Until then it stays. What a lease
    of the reservation has does not move.
