@@ -21,7 +21,7 @@ struct option {
 
 enum { NCGPUS, KIND, MODE, POOLMEM, LOCALITY, POLICY, MODEL, CAPABILITY, HOSTS, HOST, NAME, RESERVATION, FOR, OPTIONS };
 
-/* Whether it is a number of at least 1 with at most 9 decimal digits. JSON allows no leading zero. */
+/* Whether it is a number of at least 1, without the unit that gsaas-cli knows, with at most 9 decimal digits. JSON allows no leading zero. */
 static bool is_number(const char *value)
 {
     size_t length = strlen(value);
@@ -161,6 +161,8 @@ bool request_read(char **words, struct request *request)
         if (!read_wait(*words, &wait) && !read_option(words, options, &consumed))
             return false;
     }
+    if (options[POOLMEM].value && !options[MODE].value)
+        options[MODE].value = "shared";
     bool shared = options[MODE].value && strcmp(options[MODE].value, "shared") == 0;
     if (!*words || !words[1] || !options[NCGPUS].value || shared != (options[POOLMEM].value != NULL))
         return false;

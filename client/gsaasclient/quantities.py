@@ -20,7 +20,8 @@ _DURATION = re.compile(r"([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?")
 _SECONDS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _MOMENT = re.compile(
     r"(?:([a-z]+|[0-9]{4}-[0-9]{2}-[0-9]{2})(?: +|$))?"
-    r"(?:([0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?) ?(z|[+-][0-9]{2}:?[0-9]{2})?)?"
+    r"(?:([0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?)"
+    r"(?: ?(z|utc|gmt|[+-][0-9]{2}(?::?[0-9]{2})?)(?: [a-z]{3,5})?)?)?"
 )
 _DAYS = {"": 0, "yesterday": -1, "today": 0, "tomorrow": 1}
 _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
@@ -97,7 +98,8 @@ def moment(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
     `+2h`               so long from *now*, as `seconds` reads it
     `tomorrow 9:00`     or `today`, `yesterday`; `9:00` is today's; `tomorrow` is its midnight
     `friday 8:00`       the first one after *now*
-    `2026-12-01 09:00`  or `2026-12-01T09:00`, `2026-12-01T09:00:00+01:00`, `2026-12-01T09:00Z`; `2026-12-01`
+    `2026-12-01 09:00`  or `2026-12-01T09:00`, `2026-12-01T09:00:00+01:00`, `2026-12-01T09:00Z`; `2026-12-01`;
+                        with a zone's name after the offset, as Go prints it
 
     What has no offset is in *zone*, by default that of this machine. Raises `ValueError` for any other text.
     """
@@ -117,7 +119,8 @@ def moment(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
         clock = clock.rjust(len(clock) + (clock[1:2] == ":"), "0") or "00:00"
 
         def at(day: date) -> datetime:
-            found = datetime.fromisoformat(f"{day}T{clock}{offset.upper()}")
+            zulu = "Z" if offset in ("z", "utc", "gmt") else offset
+            found = datetime.fromisoformat(f"{day}T{clock}{zulu}")
             if offset:
                 return found
             return found.astimezone() if zone is None else found.replace(tzinfo=zone)

@@ -42,6 +42,17 @@ static int is_number(const char *text)
     return strlen(text) <= 9 && text[strspn(text, "0123456789")] == '\0' && text[strspn(text, "0")] != '\0';
 }
 
+// Return whether *text* is such a number, or one with a unit that the prologs know: 2G, 2Gi, 2GiB.
+static int is_memory(const char *text)
+{
+    size_t digits = strspn(text, "0123456789");
+    const char *unit = text + digits;
+    if (*unit == '\0')
+        return is_number(text);
+    return digits <= 9 && digits > strspn(text, "0") && strchr("MGTgt", *unit) != NULL &&
+           (strcmp(unit + 1, "") == 0 || strcmp(unit + 1, "i") == 0 || strcmp(unit + 1, "iB") == 0);
+}
+
 static int is_one_of(const char *text, const char *first, const char *second)
 {
     return strcmp(text, first) == 0 || strcmp(text, second) == 0;
@@ -58,7 +69,12 @@ static int keep(int option, const char *value, int remote)
         slurm_error("gsaas: --%s is cuda or cpu, not '%s'", NAMES[option], value);
         return -1;
     }
-    if (!remote && option < MODE && !is_number(value)) {
+    if (!remote && option == MEMORY && !is_memory(value)) {
+        slurm_error("gsaas: --%s is an amount of memory such as 2G, 2048M or 2048 (MiB), not '%s'", NAMES[option],
+                    value);
+        return -1;
+    }
+    if (!remote && option == COUNT && !is_number(value)) {
         slurm_error("gsaas: --%s needs a whole number of at least 1, not '%s'", NAMES[option], value);
         return -1;
     }
@@ -71,11 +87,11 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 {
     static const char *const usage[OPTIONS] = {
         "number of cGPUs of GSaaS on each node of the job",
-        "MiB of GPU memory of each cGPU; required with --cgpu-mode=shared, and valid only with it",
-        "exclusive (default): each cGPU is a whole GPU; shared: a part of a GPU's memory",
+        "GPU memory of each cGPU, such as 2G, or 2048 for MiB: a part of a GPU",
+        "exclusive: each cGPU is a whole GPU; shared: a part of its memory (default: shared with --poolmem)",
         "cuda: GPUs of NVIDIA; cpu: CPU devices (default: what the cloud's operator has chosen)",
     };
-    static const char *const placeholder[OPTIONS] = {"N", "MIB", "MODE", "KIND"};
+    static const char *const placeholder[OPTIONS] = {"N", "SIZE", "MODE", "KIND"};
     (void)argc, (void)argv;
     if (spank_context() == S_CTX_SLURMD || spank_context() == S_CTX_JOB_SCRIPT)
         return 0;
@@ -99,15 +115,16 @@ int slurm_spank_init(spank_t spank, int argc, char **argv)
 // Return why the options contradict each other, or NULL.
 static const char *contradiction(void)
 {
+    // Without a mode, memory means shared.
     int shared = values[MODE] != NULL && strcmp(values[MODE], "shared") == 0;
     if (values[COUNT] == NULL)
         return values[MEMORY] || values[MODE] || values[KIND]
                    ? "--poolmem, --cgpu-mode and --cgpu-kind are valid only with --cgpus"
                    : NULL;
     if (shared && values[MEMORY] == NULL)
-        return "--poolmem is needed with --cgpu-mode=shared: MiB of GPU memory of each cGPU";
-    if (!shared && values[MEMORY] != NULL)
-        return "--poolmem is valid only with --cgpu-mode=shared: an exclusive cGPU has all memory of its GPU";
+        return "--poolmem is needed with --cgpu-mode=shared: the GPU memory of each cGPU, such as 2G";
+    if (values[MODE] != NULL && !shared && values[MEMORY] != NULL)
+        return "--poolmem is not valid with --cgpu-mode=exclusive: an exclusive cGPU has all memory of its GPU";
     return NULL;
 }
 

@@ -96,8 +96,8 @@ def wanted(
     if COUNT not in properties:
         raise ValueError(f"{min(properties)} is given without {COUNT}, the number of cGPUs")
     cgpus = {FIELDS[name]: _value(name, text) for name, text in sorted(properties.items())}
-    if MEMORY in properties and cgpus.get("mode") != SHARED:
-        raise ValueError(f"{MEMORY} is valid only with {PREFIX}mode={SHARED}")
+    if MEMORY in properties and cgpus.setdefault("mode", SHARED) != SHARED:
+        raise ValueError(f"{MEMORY} is not valid with {PREFIX}mode={EXCLUSIVE}")
     if MEMORY not in properties and cgpus.get("mode") == SHARED:
         raise ValueError(f"{PREFIX}mode={SHARED} needs {MEMORY}, the MiB of each cGPU")
     Request.from_dict(cgpus)

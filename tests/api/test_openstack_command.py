@@ -130,7 +130,7 @@ def test_the_error_page_of_a_proxy_is_its_status(user):
     ("words", "sentence"),
     [
         (("--mode", "shared"), "--memory is needed"),
-        (("--mode", "exclusive", "--memory", "1"), "--memory is valid only with --mode shared"),
+        (("--mode", "exclusive", "--memory", "1"), "--memory is not valid with --mode exclusive"),
         (
             ("--no-server", "--key-name", "mine"),
             "--no-server cannot be combined with options of a VM",
@@ -151,6 +151,8 @@ def test_options_that_contradict_each_other_are_refused_before_any_request(user,
     [
         ("lease", "create", "--cgpus", "0"),
         ("lease", "create", "--queue", "long"),
+        ("lease", "create", "--memory", "10m"),
+        ("reservation", "create", "--end", "tomorrowx"),
         ("lease", "list", "--sort", "name:up"),
         ("lease", "list", "--limit", "-1"),
         ("host", "set", "gpu1", "--disable", "--enable"),

@@ -159,6 +159,15 @@ def test_busy_and_impossible_have_different_statuses(api: World, launcher: Launc
     assert busy.stderr != never.stderr
 
 
+@pytest.mark.parametrize("memory", ["1024", "1G"])
+def test_memory_without_a_mode_is_a_share(api: World, launcher: Launcher, memory: str):
+    ran = launcher.run("-ncgpus=1", f"-poolmem={memory}", "--", "true")
+    assert ran.returncode == 0, ran.stderr
+    with api.database.read() as session:
+        (lease,) = session.query(models.LeaseRow)
+        assert (lease.mode, lease.memory_mb) == ("shared", 1024)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -167,7 +176,8 @@ def test_busy_and_impossible_have_different_statuses(api: World, launcher: Launc
         ("--", "true"),
         ("-ncgpus=0", "--", "true"),
         ("-ncgpus=1", "-ncgpus=2", "--", "true"),
-        ("-ncgpus=1", "-poolmem=5", "--", "true"),
+        ("-ncgpus=1", "-poolmem=5", "-mode=exclusive", "--", "true"),
+        ("-ncgpus=1", "-poolmem=10m", "--", "true"),
         ("-ncgpus=1", "-mode=shared", "--", "true"),
         ("-ncgpus=1", "-mode=best", "--", "true"),
         ("-ncgpus=1", "-image=debian", "--", "true"),

@@ -56,7 +56,7 @@ memory_mb = 1024
 INVENTORY = Path(__file__).parents[2] / "etc/gsaas/inventory.toml"
 TENANT = "-demo"
 SCRIPT = "from gsaasclient.cli.main import main\n\nraise SystemExit(main())\n"
-ONE_CGPU = ("--cgpus=1", "--poolmem=4096", "--cgpu-mode=shared")
+ONE_CGPU = ("--cgpus=1", "--poolmem=4G")
 """Half a GPU: there are fewer of them than Slurm has CPUs."""
 WHOLE_GPUS = 8
 

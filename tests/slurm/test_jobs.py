@@ -130,7 +130,11 @@ def test_a_job_without_the_options_gets_no_cgpus(site: Site) -> None:
         (["--cgpus=0"], "--cgpus needs a whole number of at least 1, not '0'"),
         (["--cgpus=1", "--cgpu-mode=some"], "--cgpu-mode is shared or exclusive, not 'some'"),
         (["--cgpus=1", "--cgpu-mode=shared"], "--poolmem is needed with --cgpu-mode=shared"),
-        (["--cgpus=1", "--poolmem=10"], "--poolmem is valid only with --cgpu-mode=shared"),
+        (["--cgpus=1", "--poolmem=10m"], "--poolmem is an amount of memory such as 2G"),
+        (
+            ["--cgpus=1", "--poolmem=1G", "--cgpu-mode=exclusive"],
+            "--poolmem is not valid with --cgpu-mode=exclusive",
+        ),
         (["--cgpus=1", "--cgpu-kind=tpu"], "--cgpu-kind is cuda or cpu, not 'tpu'"),
         (["--cgpu-kind=cpu"], "--poolmem, --cgpu-mode and --cgpu-kind are valid only with --cgpus"),
     ],

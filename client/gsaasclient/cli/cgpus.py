@@ -43,12 +43,15 @@ def from_options(args: SimpleNamespace) -> dict[str, Any]:
     if args.ncgpus is None:
         raise UsageError("-ncgpus is needed: how many cGPUs")
     if args.mode == "shared" and args.poolmem is None:
-        raise UsageError("-poolmem is needed with -mode=shared: MiB of GPU memory per cGPU")
+        raise UsageError(
+            "-poolmem is needed with -mode=shared: the GPU memory of each cGPU, such as 2G"
+        )
     if args.mode == "exclusive" and args.poolmem is not None:
         raise UsageError(
-            "-poolmem is valid only with -mode=shared: an exclusive cGPU has all memory of its GPU"
+            "-poolmem is not valid with -mode=exclusive: an exclusive cGPU has all memory of its GPU"
         )
-    cgpus = {"count": args.ncgpus, "mode": args.mode, "locality": args.locality}
+    mode = args.mode or ("exclusive" if args.poolmem is None else "shared")
+    cgpus = {"count": args.ncgpus, "mode": mode, "locality": args.locality}
     if args.poolmem is not None:
         cgpus["memory_mb"] = args.poolmem
     if args.hosts != "any":

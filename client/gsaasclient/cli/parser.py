@@ -7,7 +7,7 @@ as an abbreviation, read `-lname` as `-l -name`, and offers no way to switch bot
 1. A command is given by its name (`launch`) as the first word, or by one of the actions `-l` and `-t` anywhere.
 2. An option is written `-name=value` or `-name value`, with one dash or two. Names are never abbreviated.
 3. An option is given at most once, unless it is declared as repeatable.
-4. An option whose value may be left out takes the next word as its value only if that word is a number.
+4. An option whose value may be left out takes the next word as its value only if that word begins with a digit.
 5. The words after a lone `--` are not parsed. Only a command that runs another command accepts them.
 6. `-h`, `-help` and `--help` ask for help wherever an option may stand, also where a value is missing.
 
@@ -301,7 +301,7 @@ def _parse_option(
         if equals:
             raise UsageError(f"-{name} takes no value")
         return option, True
-    if not equals and option.bare_value is not None and not (rest and rest[-1].isdecimal()):
+    if not equals and option.bare_value is not None and not (rest and rest[-1][:1].isdecimal()):
         return option, option.bare_value
     if not equals:
         value = rest.pop() if rest else ""

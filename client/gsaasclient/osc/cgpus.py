@@ -8,7 +8,8 @@ from typing import Any
 
 from osc_lib import exceptions
 
-from gsaasclient.osc.command import positive
+from gsaasclient.osc.command import argument, positive
+from gsaasclient.quantities import memory_mb
 
 
 def add_options(parser: argparse.ArgumentParser, *, of_reservation: bool = False) -> None:
@@ -29,7 +30,10 @@ def add_options(parser: argparse.ArgumentParser, *, of_reservation: bool = False
         "(default: shared with --memory, else exclusive)",
     )
     parser.add_argument(
-        "--memory", metavar="<MiB>", type=positive, help="MiB of GPU memory of each shared cGPU"
+        "--memory",
+        metavar="<size>",
+        type=argument(memory_mb),
+        help="GPU memory of each shared cGPU, such as 2G, or 2048 for MiB",
     )
     if of_reservation:
         parser.set_defaults(locality=None, policy=None)
@@ -69,11 +73,11 @@ def from_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the API's `cgpus` for the options given. Raises `CommandError` where they contradict each other."""
     if args.mode == "shared" and args.memory is None:
         raise exceptions.CommandError(
-            "--memory is needed with --mode shared: MiB of GPU memory per cGPU"
+            "--memory is needed with --mode shared: the GPU memory of each cGPU, such as 2G"
         )
     if args.mode == "exclusive" and args.memory is not None:
         raise exceptions.CommandError(
-            "--memory is valid only with --mode shared: an exclusive cGPU has all memory of its GPU"
+            "--memory is not valid with --mode exclusive: an exclusive cGPU has all memory of its GPU"
         )
     fields = {
         "count": args.cgpus,

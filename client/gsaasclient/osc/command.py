@@ -172,6 +172,18 @@ def sort_keys(value: str) -> tuple[list[str], list[str]]:
     return keys, directions
 
 
+def argument(convert: Callable[[str], Row]) -> Callable[[str], Row]:
+    """Return *convert* as the `type` of an argument: argparse prints what an `ArgumentTypeError` says."""
+
+    def converted(value: str) -> Row:
+        try:
+            return convert(value)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return converted
+
+
 def positive(value: str) -> int:
     """Convert to a whole number above 0. Raises `argparse.ArgumentTypeError`."""
     if not value.isdecimal() or not int(value):

@@ -28,15 +28,16 @@ from gsaasclient.osc.command import (
     Lister,
     ShowOne,
     add_list_options,
+    argument,
     first,
     list_query,
     listed,
     message_of,
-    positive,
     shown,
 )
 from gsaasclient.quantities import moment, seconds
 from gsaasclient.sdk.leases import Lease
+from gsaasclient.times import for_api
 
 LOG = logging.getLogger(__name__)
 
@@ -162,17 +163,17 @@ class CreateLease(CreateOne, LeaseCommand):
         )
         parser.add_argument(
             "--keepalive",
-            metavar="<seconds>",
-            type=positive,
-            help="with --no-server: end the lease when nobody has kept it alive for so long",
+            metavar="<duration>",
+            type=argument(seconds),
+            help="with --no-server: end the lease when nobody has kept it alive for so long: 90 (seconds), 10m",
         )
         parser.add_argument(
             "--queue",
-            metavar="<seconds>",
+            metavar="<duration>",
             type=_queue_seconds,
             default=0,
-            help="if the request does not fit now, wait in the queue for at most this many seconds, or without a "
-            f"limit: {UNLIMITED}",
+            help="if the request does not fit now, wait in the queue for at most this time, such as 10m, 2h, or 90 for "
+            f"seconds, or without a limit: {UNLIMITED}",
         )
         parser.add_argument(
             "--priority",
@@ -282,7 +283,9 @@ class ListLeases(Lister):
         parser.add_argument(
             "--changes-since",
             metavar="<time>",
-            help="only leases that have changed since then, released ones included: a date or a time in ISO 8601",
+            type=argument(for_api),
+            help="only leases that have changed since then, released ones included: a date, or a time such as "
+            "yesterday 9:00 or 2026-12-01T09:00Z",
         )
         parser.add_argument("--long", action="store_true", help="list further fields")
         add_list_options(parser, "name, status, created_at")
@@ -465,7 +468,7 @@ def _consumer(args: argparse.Namespace) -> dict[str, Any]:
 
 def _queue_seconds(value: str) -> int | None:
     """Convert to a number of seconds; None for no limit. Raises `argparse.ArgumentTypeError`."""
-    return None if value == UNLIMITED else positive(value)
+    return None if value == UNLIMITED else argument(seconds)(value)
 
 
 def _user_data(path: str) -> str:

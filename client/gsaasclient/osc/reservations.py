@@ -20,12 +20,14 @@ from gsaasclient.osc.command import (
     Lister,
     ShowOne,
     add_list_options,
+    argument,
     first,
     list_query,
     listed,
     message_of,
     shown,
 )
+from gsaasclient.times import for_api
 
 LOG = logging.getLogger(__name__)
 
@@ -74,9 +76,12 @@ class CreateReservation(CreateOne):
         parser.add_argument(
             "--start",
             metavar="<time>",
-            help="when it begins, such as 2040-01-31T09:00:00Z (default: now)",
+            type=argument(for_api),
+            help="when it begins, such as 2040-01-31T09:00:00Z, tomorrow 9:00 or +2h (default: now)",
         )
-        parser.add_argument("--end", metavar="<time>", required=True, help="when it is over")
+        parser.add_argument(
+            "--end", metavar="<time>", type=argument(for_api), required=True, help="when it is over"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:

@@ -9,7 +9,8 @@ from typing import Any
 
 from osc_lib.cli.format_columns import DictColumn
 
-from gsaasclient.osc.command import Column, Lister, ShowOne, listed, shown
+from gsaasclient.osc.command import Column, Lister, ShowOne, argument, listed, shown
+from gsaasclient.times import for_api
 
 LISTED = (
     Column("Project ID", lambda used: used["project_id"]),
@@ -80,6 +81,10 @@ def _add_period(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start",
         metavar="<time>",
-        help="start of the period: a date, or a time in UTC such as 2026-11-01T12:00:00Z (default: that of the month)",
+        type=argument(for_api),
+        help="start of the period: a date, or a time such as yesterday 9:00 or 2026-11-01T12:00:00Z (default: that of "
+        "the month)",
     )
-    parser.add_argument("--end", metavar="<time>", help="end of the period (default: now)")
+    parser.add_argument(
+        "--end", metavar="<time>", type=argument(for_api), help="end of the period (default: now)"
+    )

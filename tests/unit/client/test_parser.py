@@ -66,6 +66,8 @@ def test_options_are_made_again_from_the_apis_cgpus(line):
     "line",
     [
         "-l -ncgpus=2 -poolmem=2048 -mode=shared",
+        "-l -ncgpus=2 -poolmem=2G -mode=shared",
+        "-l -ncgpus=2 -poolmem=2048MiB -mode=shared",
         "-l -ncgpus 2 -poolmem 2048 -mode shared",
         "--l --ncgpus=2 --poolmem=2048 --mode=shared",
         "--launch --ncgpus 2 --poolmem 2048 --mode shared",
@@ -75,6 +77,16 @@ def test_options_are_made_again_from_the_apis_cgpus(line):
 )
 def test_equivalent_lines_are_parsed_alike(line):
     assert read(line)[1] == read("launch -ncgpus=2 -poolmem=2048 -mode=shared")[1]
+
+
+@pytest.mark.parametrize("line", ["-l -ncgpus=2 -poolmem=2G", "check -ncgpus=2 -poolmem=2048"])
+def test_memory_without_a_mode_means_shared(line):
+    assert from_options(read(line)[1]) == {
+        "count": 2,
+        "mode": "shared",
+        "locality": "any",
+        "memory_mb": 2048,
+    }
 
 
 @pytest.mark.parametrize(
@@ -92,7 +104,7 @@ def test_every_option_of_a_launch_is_parsed():
     assert vars(values) == {
         "ncgpus": 1,
         "kind": None,
-        "mode": "exclusive",
+        "mode": None,
         "poolmem": None,
         "locality": "any",
         "policy": None,
@@ -149,11 +161,28 @@ def test_words_after_two_dashes_are_the_command_to_run():
         ("-l", "-ncgpus is needed: how many cGPUs"),
         (
             "-l -ncgpus=2 -mode=shared",
-            "-poolmem is needed with -mode=shared: MiB of GPU memory per cGPU",
+            "-poolmem is needed with -mode=shared: the GPU memory of each cGPU, such as 2G",
         ),
         (
-            "-l -ncgpus=2 -poolmem=2048",
-            "-poolmem is valid only with -mode=shared: an exclusive cGPU has all memory of its GPU",
+            "-l -ncgpus=2 -poolmem=10m",
+            "-poolmem is an amount of memory, and M is MiB: did you mean 10M?",
+        ),
+        (
+            "-l -ncgpus=2 -wait=10M",
+            "-wait is a duration such as 10m, 2h, 1h30m, 3d or 90 (seconds), not '10M'; did you mean 10m?",
+        ),
+        (
+            "reserve -ncgpus=2 -end=tomorrowx",
+            "-end is a date or time such as tomorrow 9:00, 2026-12-01T09:00+01:00 or +2h, not 'tomorrowx'",
+        ),
+        ("usage -start=soon", "-start is a date or time such as tomorrow 9:00,"),
+        ("list -changes-since=soon", "-changes-since is a date or time such as tomorrow 9:00,"),
+        ("top -interval=fast", "-interval is a duration such as 10m,"),
+        ("settings -interval=fast", "-interval is a duration such as 10m,"),
+        ("slurm reconcile -grace=long", "-grace is a duration such as 10m,"),
+        (
+            "-l -ncgpus=2 -poolmem=2048 -mode=exclusive",
+            "-poolmem is not valid with -mode=exclusive: an exclusive cGPU has all memory of its GPU",
         ),
         ("-l -ncgpus=2 -mode=share", "-mode is exclusive or shared, not 'share'"),
         ("-l -ncgpus=2 -kind=gpu", "-kind is cuda or cpu, not 'gpu'"),
@@ -248,6 +277,8 @@ def test_help_is_requested_anywhere_on_a_line(line, command):
         ("-wait -ncgpus=1", FOREVER),
         ("-ncgpus=1 -wait=30", 30),
         ("-wait 30 -ncgpus=1", 30),
+        ("-wait 10m -ncgpus=1", 600),
+        ("-wait=1h30m -ncgpus=1", 5400),
     ],
 )
 def test_an_option_may_do_without_a_value_and_takes_a_number_after_a_space(words, seconds):
@@ -255,9 +286,25 @@ def test_an_option_may_do_without_a_value_and_takes_a_number_after_a_space(words
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "soon"])
-def test_a_time_to_wait_is_a_whole_number_of_at_least_1(value):
-    with pytest.raises(UsageError, match="-wait needs a whole number of at least 1"):
+def test_a_time_to_wait_is_at_least_a_second(value):
+    with pytest.raises(UsageError, match=r"-wait is (a duration such as|at least one second)"):
         read(f"-l -ncgpus=1 -wait={value}")
+
+
+@pytest.mark.parametrize(
+    ("line", "option", "time"),
+    [
+        ("usage -start=2026-10-01T00:00:00+02:00", "start", "2026-09-30T22:00:00Z"),
+        ("reserve -ncgpus=1 -end=2040-01-31T17:00:00Z", "end", "2040-01-31T17:00:00Z"),
+    ],
+)
+def test_a_time_is_sent_in_utc(line, option, time):
+    assert getattr(read(line)[1], option) == time
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("0", 0), ("600", 600), ("10m", 600)])
+def test_the_grace_of_a_lease_without_a_job_may_be_none(value, seconds):
+    assert read(f"slurm reconcile -grace={value}")[1].grace == seconds
 
 
 def test_a_priority_may_be_below_0():

@@ -63,6 +63,12 @@ def test_the_options_of_a_job_are_the_apis_fields():
     }
 
 
+@pytest.mark.parametrize("memory", ["2048", "2G", "2GiB"])
+def test_memory_without_a_mode_means_shared(memory):
+    found = jobs.cgpus_of({"SPANK_GSAAS_CGPUS": "1", "SPANK_GSAAS_POOLMEM": memory})
+    assert found == {"count": 1, "mode": "shared", "locality": "any", "memory_mb": 2048}
+
+
 @pytest.mark.parametrize(
     ("forged", "reason"),
     [
@@ -70,8 +76,16 @@ def test_the_options_of_a_job_are_the_apis_fields():
         ({"SPANK_GSAAS_CGPUS": ""}, "--cgpus needs a whole number"),
         ({"SPANK_GSAAS_CGPUS": "1", "SPANK_GSAAS_MODE": "all"}, "--cgpu-mode is exclusive or"),
         ({"SPANK_GSAAS_CGPUS": "1", "SPANK_GSAAS_KIND": "all"}, "--cgpu-kind is cuda or"),
-        ({"SPANK_GSAAS_CGPUS": "1", "SPANK_GSAAS_MODE": "shared"}, "need each other"),
-        ({"SPANK_GSAAS_CGPUS": "1", "SPANK_GSAAS_POOLMEM": "5"}, "need each other"),
+        ({"SPANK_GSAAS_CGPUS": "1", "SPANK_GSAAS_MODE": "shared"}, "shared needs --poolmem"),
+        ({"SPANK_GSAAS_CGPUS": "1", "SPANK_GSAAS_POOLMEM": "5m"}, "did you mean 5M?"),
+        (
+            {
+                "SPANK_GSAAS_CGPUS": "1",
+                "SPANK_GSAAS_POOLMEM": "5",
+                "SPANK_GSAAS_MODE": "exclusive",
+            },
+            "exclusive has none",
+        ),
     ],
 )
 def test_options_that_the_plug_in_has_not_checked_are_refused(forged, reason):

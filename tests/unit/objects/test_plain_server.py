@@ -23,6 +23,7 @@ def test_a_server_without_properties_asks_for_nothing():
         (TWO_SHARES, {}),
         ({}, TWO_SHARES),
         ({"gsaas:ncgpus": "2"}, {"gsaas:poolmem": "2048", "gsaas:mode": "shared"}),
+        ({"gsaas:ncgpus": "2", "gsaas:poolmem": "2048"}, {}),
         (TWO_SHARES, {"gsaas:ncgpus": "2"}),  # the same again contradicts nothing
     ],
 )
@@ -65,7 +66,11 @@ def test_each_property_is_a_field_of_a_launch_and_a_launch_takes_it():
         ({}, {"gsaas:ncgpus": "-1"}, "whole number from 1"),
         ({}, {"gsaas:ncgpus": "1" * 10}, "whole number from 1"),
         ({}, {"gsaas:ncgpus": "٢"}, "whole number from 1"),
-        ({}, {"gsaas:ncgpus": "1", "gsaas:poolmem": "1"}, "only with gsaas:mode=shared"),
+        (
+            {"gsaas:ncgpus": "1", "gsaas:poolmem": "1"},
+            {"gsaas:mode": "exclusive"},
+            "not valid with gsaas:mode=exclusive",
+        ),
         ({}, {"gsaas:ncgpus": "1", "gsaas:mode": "shared"}, "needs gsaas:poolmem"),
         ({}, {"gsaas:ncgpus": "1", "gsaas:mode": "both"}, "one of exclusive, shared"),
         ({}, {"gsaas:ncgpus": "1", "gsaas:locality": "here"}, "one of any, local, remote"),

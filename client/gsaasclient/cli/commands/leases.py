@@ -14,11 +14,13 @@ from gsaasclient.cli.commands.options import (
     QUEUE,
     RESERVATION,
     SERVER,
+    TIMES,
     lease_id,
     sort,
 )
 from gsaasclient.cli.exit_statuses import RUN_FAILED
 from gsaasclient.cli.parser import CommandSpec, Handler, Help, Option, any_number, whole_number
+from gsaasclient.times import for_api
 
 LEASES = (
     CommandSpec(
@@ -118,9 +120,10 @@ gsaas alloc does this itself. It is needed for a lease that was taken on another
             "list your leases",
             usage="gsaas list [option ...]",
             example="gsaas list -status=ACTIVE -c=name -c=cgpus",
-            details="""
-A TIME is a date, which stands for its midnight, or such as 2026-10-01T12:00:00Z, in UTC unless it
-has an offset. -sort accepts id, name, status, project_id, user_id, created_at, updated_at,
+            details=f"""
+{TIMES}
+
+-sort accepts id, name, status, project_id, user_id, created_at, updated_at,
 released_at, queued_at, wait_until, kept_until, priority, count, mode, memory_mb, locality, policy,
 access, server_id and, for administrators, server_host.
 
@@ -143,6 +146,7 @@ consumer_host, position, degraded, fault and created_at.""",
                 "changes-since",
                 "TIME",
                 "only leases that have changed since TIME, RELEASED ones included",
+                convert=for_api,
                 mistaken_names=("changes_since", "since"),
             ),
             *OUTPUT,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from gsaasclient.cli.parser import FOREVER, Option, any_number, one_of, whole_number
+from gsaasclient.quantities import memory_mb, seconds
 
 FORMATS = ("table", "json", "csv", "value", "yaml")
 FORMAT = Option(
@@ -29,6 +30,10 @@ OUTPUT = (FORMAT, COLUMN)
 
 NOWAIT = Option("nowait", None, "return at once; gsaas show prints the status")
 REASON = Option("reason", "TEXT", "why it is disabled, for other operators to read")
+TIMES = """\
+A TIME is a date or time such as 2026-12-01, 2026-12-01T09:00+01:00, tomorrow 9:00, friday 8:00 or
++2h: in the time zone of this machine unless it has an offset or ends in Z. A date is its midnight."""
+"""What the help says of options that take a time."""
 LEASE_NAME = Option("name", "NAME", "a name for the lease")
 
 CGPUS = (
@@ -43,16 +48,15 @@ CGPUS = (
     Option(
         "mode",
         "exclusive|shared",
-        "exclusive (default): each cGPU is a whole GPU that no other lease uses; shared: each is a "
-        "part of a GPU's memory",
+        "exclusive: each cGPU is a whole GPU that no other lease uses; shared: each is a part of a GPU's memory "
+        "(default: shared with -poolmem, else exclusive)",
         convert=one_of("exclusive", "shared"),
-        default="exclusive",
     ),
     Option(
         "poolmem",
-        "MIB",
-        "MiB of GPU memory per cGPU; required with -mode=shared, and valid only with it",
-        convert=whole_number,
+        "SIZE",
+        "GPU memory of each cGPU, such as 2G, or 2048 for MiB: a part of a GPU, which others may share",
+        convert=memory_mb,
     ),
     Option(
         "locality",
@@ -78,9 +82,10 @@ CGPUS = (
 QUEUE = (
     Option(
         "wait",
-        "SECONDS",
-        "if the request does not fit now, wait in the queue until it does, for at most SECONDS if given",
-        convert=whole_number,
+        "DURATION",
+        "if the request does not fit now, wait in the queue until it does; for at most a DURATION, if given, such as "
+        "10m, 2h, or 90 for seconds",
+        convert=seconds,
         bare_value=FOREVER,
     ),
     Option(
@@ -214,7 +219,12 @@ def sort(rows: str, default: str) -> Option:
 
 def seconds_or_default(value: str) -> int | str:
     """Convert to a number of seconds, or return `default`. Raises `ValueError`."""
-    return value if value == "default" else whole_number(value)
+    return value if value == "default" else seconds(value)
+
+
+def no_time_or(value: str) -> int:
+    """Convert to a number of seconds, which may be 0. Raises `ValueError`."""
+    return 0 if value == "0" else seconds(value)
 
 
 def lease_id(description: str) -> Option:

@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from gsaasclient.cli.commands.options import CGPUS, OUTPUT, sort
+from gsaasclient.cli.commands.options import CGPUS, OUTPUT, TIMES, sort
 from gsaasclient.cli.parser import CommandSpec, Handler, Help, Option
+from gsaasclient.times import for_api
 
 REQUESTS = (
     CommandSpec(
@@ -26,16 +27,17 @@ A request waits if it was made with -wait; gsaas -t -id=ID gives up its place.""
             "reserve cGPUs for a time to come",
             usage="gsaas reserve -ncgpus=N -end=TIME [-start=TIME] [option ...]",
             example="gsaas reserve -ncgpus=4 -start=2040-01-31T09:00:00Z -end=2040-01-31T17:00:00Z",
-            details="""
-A TIME is a date, which stands for its midnight, or such as 2040-01-31T12:00:00Z, in UTC unless it
-has an offset. Between start and end, gsaas -l -reservation=ID launches in the reservation.""",
+            details=f"""
+Between start and end, gsaas -l -reservation=ID launches in the reservation.
+
+{TIMES}""",
         ),
         Handler("reservations:reserve"),
         mistaken_names=("reservation", "book"),
         options=(
             *(option for option in CGPUS if option.name not in ("locality", "policy")),
-            Option("start", "TIME", "its beginning (default: now)"),
-            Option("end", "TIME", "its end", mistaken_names=("until",)),
+            Option("start", "TIME", "its beginning (default: now)", convert=for_api),
+            Option("end", "TIME", "its end", convert=for_api, mistaken_names=("until",)),
             Option("name", "NAME", "a name for the reservation"),
             *OUTPUT,
         ),

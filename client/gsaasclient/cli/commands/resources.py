@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from gsaasclient.cli.commands.options import OUTPUT, service_options
-from gsaasclient.cli.parser import CommandSpec, Handler, Help, Option, one_of, whole_number
+from gsaasclient.cli.commands.options import OUTPUT, TIMES, service_options
+from gsaasclient.cli.parser import CommandSpec, Handler, Help, Option, one_of
+from gsaasclient.quantities import seconds
+from gsaasclient.times import for_api
 
 RESOURCES = (
     CommandSpec(
@@ -119,7 +121,7 @@ A new default applies from the next request on, without a restart. Leases keep t
         "top",
         Help(
             "watch GPUs, leases and the queue",
-            usage="gsaas top [-once] [-sort=ORDER] [-interval=SECONDS]",
+            usage="gsaas top [-once] [-sort=ORDER] [-interval=DURATION]",
             example="gsaas top -sort=busy",
             details="""
 Keys: q quits, p pauses, s changes the order; the arrows, j, k and the page keys scroll. In a memory
@@ -140,9 +142,9 @@ in more formats.""",
             ),
             Option(
                 "interval",
-                "SECONDS",
-                "time between two updates (default: 2)",
-                convert=whole_number,
+                "DURATION",
+                "time between two updates, such as 10s (default: 2)",
+                convert=seconds,
                 default=2,
             ),
             Option(
@@ -162,16 +164,22 @@ in more formats.""",
             "print GPU-hours, MiB-hours and costs by project",
             usage="gsaas usage [-start=TIME] [-end=TIME] [option ...]",
             example="gsaas usage -start=2026-10-01 -end=2026-11-01 -f csv",
-            details="""
-Shows your project; administrators see all projects. A TIME is a date, which stands for its
-midnight, or such as 2026-10-01T12:00:00Z; all times are UTC. A lease counts from when its GPUs were
-claimed until they are released, or until now. Costs are shown if the operator has prices; unpriced
-are GPU-hours of models without one.""",
+            details=f"""
+Shows your project; administrators see all projects. A lease counts from when its GPUs were claimed
+until they are released, or until now. Costs are shown if the operator has prices; unpriced are
+GPU-hours of models without one.
+
+{TIMES}""",
         ),
         Handler("usage:usage"),
         options=(
-            Option("start", "TIME", "start of the period (default: start of this month)"),
-            Option("end", "TIME", "end of the period (default: now)"),
+            Option(
+                "start",
+                "TIME",
+                "start of the period (default: start of this month, UTC)",
+                convert=for_api,
+            ),
+            Option("end", "TIME", "end of the period (default: now)", convert=for_api),
             *OUTPUT,
         ),
     ),

@@ -3,16 +3,9 @@
 
 from __future__ import annotations
 
-from gsaasclient.cli.commands.options import OUTPUT, seconds_or_default
-from gsaasclient.cli.parser import (
-    CommandSpec,
-    Handler,
-    Help,
-    Option,
-    any_number,
-    one_of,
-    whole_number,
-)
+from gsaasclient.cli.commands.options import OUTPUT, no_time_or, seconds_or_default
+from gsaasclient.cli.parser import CommandSpec, Handler, Help, Option, one_of
+from gsaasclient.quantities import seconds
 
 SERVICES = (
     CommandSpec(
@@ -39,10 +32,10 @@ the system log.""",
             ),
             Option(
                 "wait",
-                "SECONDS",
-                "prolog-slurmctld: wait in the queue for at most SECONDS, then have the job requeued "
+                "DURATION",
+                "prolog-slurmctld: wait in the queue for at most DURATION, such as 10m, then have the job requeued "
                 "(default: have it requeued at once)",
-                convert=whole_number,
+                convert=seconds,
             ),
             Option(
                 "domain",
@@ -57,10 +50,10 @@ the system log.""",
             ),
             Option(
                 "grace",
-                "SECONDS",
+                "DURATION",
                 "reconcile: how long a lease has to be without a job before it is released; epilog: how old "
-                "what other jobs have left has to be; 0: do it at once (default: 600)",
-                convert=any_number,
+                "what other jobs have left has to be; 0: do it at once (default: 10m)",
+                convert=no_time_or,
             ),
             Option(
                 "state",
@@ -74,15 +67,15 @@ the system log.""",
         "settings",
         Help(
             "show or change what can be changed while the service runs (administrators)",
-            usage="gsaas settings [-interval=SECONDS|default]",
+            usage="gsaas settings [-interval=DURATION|default]",
             example="gsaas settings -interval=5",
         ),
         Handler("settings:settings"),
         options=(
             Option(
                 "interval",
-                "SECONDS|default",
-                "time between two reports of GPU hosts; default: as configured on each",
+                "DURATION|default",
+                "time between two reports of GPU hosts, such as 5s; default: as configured on each",
                 convert=seconds_or_default,
             ),
             *OUTPUT,

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 from gsaasclient.cli import cgpus
 from gsaasclient.cli.parser import one_of, whole_number
+from gsaasclient.quantities import memory_mb
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 
 OPTIONS: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "ncgpus": ("SPANK_GSAAS_CGPUS", "--cgpus", whole_number),
-    "poolmem": ("SPANK_GSAAS_POOLMEM", "--poolmem", whole_number),
+    "poolmem": ("SPANK_GSAAS_POOLMEM", "--poolmem", memory_mb),
     "mode": ("SPANK_GSAAS_MODE", "--cgpu-mode", one_of("exclusive", "shared")),
     "kind": ("SPANK_GSAAS_KIND", "--cgpu-kind", one_of("cuda", "cpu")),
 }
 """The options of `gsaas alloc` that a job can have: the variable that the plug-in sets, the job's option, its type."""
-DEFAULTS = {"mode": "exclusive", "locality": "any", "hosts": "any"}
+DEFAULTS = {"mode": None, "locality": "any", "hosts": "any"}
 HOLDING = frozenset(
     ("CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
     + ("COMPLETING",)
@@ -116,8 +117,9 @@ def cgpus_of(environment: Mapping[str, str]) -> dict[str, Any] | None:
                 values[name] = convert(environment[variable])
             except ValueError as error:
                 raise JobError(printable(f"{option} {error}")) from None
+    values["mode"] = values["mode"] or ("exclusive" if values["poolmem"] is None else "shared")
     if (values["mode"] == "shared") != (values["poolmem"] is not None):
-        raise JobError("--poolmem and --cgpu-mode=shared need each other")
+        raise JobError("--cgpu-mode=shared needs --poolmem, and --cgpu-mode=exclusive has none")
     return cgpus.from_options(SimpleNamespace(**values))
 
 
