@@ -23,7 +23,7 @@ enum {
     SIGN_IN_TIMEOUT = 30, /* for which gsaas-cli may take to get a token from Keystone */
 };
 
-enum { KEY_BYTES = 16, UNAUTHORIZED = 401 };
+enum { KEY_BYTES = 16, BAD_REQUEST = 400, UNAUTHORIZED = 401 };
 
 static void print_error(const char *sentence)
 {
@@ -306,7 +306,9 @@ int lease_allocate(struct lease *lease, const struct request *request)
         token_cache_drop(lease->api);
         /* What answers 404 knows no leases. Any other may have passed the request on, and gsaas-cli has another key. */
         result = response.status == 404 ? LEASE_LEFT : report_refusal(&response);
-    } else if (response.status != 201 && response.status != 202)
+    } else if (response.status == BAD_REQUEST)
+        result = LEASE_LEFT; /* nothing was made, and gsaas-cli says it in the words of the options */
+    else if (response.status != 201 && response.status != 202)
         result = report_refusal(&response);
     else
         result = take_lease(lease, &response);

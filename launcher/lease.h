@@ -18,7 +18,7 @@ struct lease {
 
 enum {
     LEASE_INTERRUPTED = -1, /* a signal has ended the wait; it remains readable */
-    LEASE_LEFT = -2,        /* nothing was requested yet: the API was not reached, or did not accept a cached token */
+    LEASE_LEFT = -2,        /* there is no lease, and gsaas-cli asks again: the API was not reached, or did not accept the request */
 };
 
 /* Request the lease and wait until it is ACTIVE. Return 0, one of the values above, or the exit status after printing an

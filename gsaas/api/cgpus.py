@@ -27,7 +27,8 @@ def parse(
     Hosts are named as the cloud names them, which callers may write in another way (`Claims.host_named`).
 
     Raises `BadRequest` if the request contradicts itself, needs more masked addresses than there are, or has a
-    locality without a known host of the consumer; `KindNotServed`; `RemotingLimit` if the middleware cannot show those
+    locality without a known host of the consumer; `NeverFits` if a cGPU is smaller than the operator allows;
+    `KindNotServed`; `RemotingLimit` if the middleware cannot show those
     cGPUs to a program.
     """
     hosts = {"consumer": (consumer or {}).get("host"), "gpus": cgpus.get("host")}
@@ -38,6 +39,10 @@ def parse(
         request = Request.from_dict(wanted, known.get("consumer"))
     except ValueError as error:
         raise exceptions.BadRequest(reason=str(error)) from None
+    try:
+        request.check_share(service.conf.gpgpums.min_share_mb)
+    except ValueError as error:
+        raise capacity_error(Refusal(True, str(error))) from None
     if consumer is None:
         service.claims.masked.check(request.count)
     elif request.count > MAX_WITHOUT_SERVER:

@@ -20,7 +20,11 @@ def create(request: ApiRequest) -> ApiResponse:
             return ApiResponse(200, {"check": _refusal(answer)})
         quota = request.service.limits.of(request.project_id)
         limits.check(request, quota, answer, within="reservation" in request.body["check"])
-    except (exceptions.QuotaExceeded, exceptions.ReservationNotActive) as error:
+    except (
+        exceptions.NeverFits,
+        exceptions.QuotaExceeded,
+        exceptions.ReservationNotActive,
+    ) as error:
         return ApiResponse(200, {"check": _error(error)})
     return ApiResponse(200, {"check": _placement(request, answer)})
 

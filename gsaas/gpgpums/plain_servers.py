@@ -67,7 +67,8 @@ class PlainServers:
     """Gives plain servers their leases. One per process; threads may share it.
 
     *from_metadata* is whether metadata may have properties, *wait* how a request waits that finds no GPUs (None: it
-    does not), *may_launch* decides by the access rules, *drivers* are those of new leases, and *end* is that of these.
+    does not), *min_share_mb* the smallest share, *may_launch* decides by the access rules, *drivers* are those of new
+    leases, and *end* is that of these.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class PlainServers:
         from_metadata: bool,
         wait: WaitPolicy | None,
         end: End = NO_END,
+        min_share_mb: int = 1,
     ) -> None:
         self._database = database
         self._claims = claims
@@ -94,6 +96,7 @@ class PlainServers:
         self._from_metadata = from_metadata
         self._wait = wait
         self._end = end
+        self._min_share_mb = min_share_mb
 
     @classmethod
     def from_conf(
@@ -130,6 +133,7 @@ class PlainServers:
             end=of_plain_server(
                 EndPolicy(conf.leases.longest_duration, conf.leases.default_duration)
             ),
+            min_share_mb=conf.gpgpums.min_share_mb,
         )
 
     def equip(self, server_id: str, roles: Sequence[str] | None = None) -> Lease | None:
@@ -155,6 +159,7 @@ class PlainServers:
                 return None
             kind = {"kind": self._drivers.default_kind}
             request = Request.from_dict(kind | cgpus, server.host)
+            request.check_share(self._min_share_mb)
         except ValueError as error:
             raise exceptions.BadRequest(reason=str(error)) from None
         if request.locality != ANY and server.host is None:

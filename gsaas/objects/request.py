@@ -87,6 +87,13 @@ class Request:
                     f"{self.count} cGPUs cannot be spread over different hosts and all be local to one VM"
                 )
 
+    def check_share(self, min_share_mb: int) -> None:
+        """Raise `ValueError` if a cGPU has less than *min_share_mb* MiB, the least that the operator lends."""
+        if self.memory_mb is not None and self.memory_mb < min_share_mb:
+            raise ValueError(
+                f"{self.memory_mb} MiB for each cGPU is less than the smallest share of this cloud, {min_share_mb} MiB"
+            )
+
     @property
     def exclusive(self) -> bool:
         """Whether it asks for whole GPUs."""

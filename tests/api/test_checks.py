@@ -213,3 +213,30 @@ def test_the_locality_of_a_check_without_a_vm_refers_to_the_consumers_host(mixed
     answer = check(mixed, locality="local", consumer={"host": "compute1"}, count=1)
     assert answer["fits"] is False
     assert (answer["nearest"]["locality"], answer["relaxed"]) == ("any", "locality")
+
+
+def test_a_share_below_the_operators_least_never_fits(world: World):
+    world.conf.set_override("min_share_mb", 64, "gpgpums")
+    small = {"count": 1, "mode": "shared", "memory_mb": 63}
+    reason = "63 MiB for each cGPU is less than the smallest share of this cloud, 64 MiB"
+    before = world.rows()
+    answer = check(world, **small)
+    assert (answer["fits"], answer["code"], answer["reason"]) == (
+        False,
+        "gsaas.capacity.impossible",
+        reason,
+    )
+    bodies = {
+        "leases": {"lease": {"cgpus": small}},
+        "reservations": {"reservation": {"cgpus": small, "end": "2040-01-01"}},
+    }
+    newest = {"OpenStack-API-Version": "gpu-scheduling latest"}
+    for noun, body in bodies.items():
+        error = only_error(world.call("member", "POST", f"/v1/{noun}", body, headers=newest))
+        assert (error["status"], error["code"], error["detail"]) == (
+            409,
+            "gsaas.capacity.impossible",
+            reason,
+        )
+    assert world.rows() == before
+    assert check(world, **small | {"memory_mb": 64})["fits"] is True

@@ -129,6 +129,21 @@ def test_nowait_returns_while_the_vm_boots(desk):
     assert desk.read("-l", "-ncgpus=1", "-nowait")["status"] == "CLAIMED"
 
 
+@pytest.mark.parametrize(
+    ("words", "begins"),
+    [
+        (("-l", "-ncgpus=1", f"-policy={'x' * 65}"), '-policy is "xxx'),
+        (("-l", "-ncgpus=1", "-name=a\tb"), '-name is "a\\tb"'),
+        (("check", "-ncgpus=9999999999"), "-ncgpus is 9999999999; it must be a whole number"),
+        (("list", "-status=DONE"), '-status is "DONE"; it must be one of'),
+        (("list", "-sort=size"), '-sort is "size"; it must be one of'),
+    ],
+)
+def test_a_value_that_the_api_refuses_is_named_by_its_option_and_ends_with_2(desk, words, begins):
+    status, _, err = desk.type(*words)
+    assert (status, err.startswith(f"gsaas: {begins}")) == (2, True), err
+
+
 def test_a_launch_that_fails_prints_its_fault(desk, monkeypatch):
     engine = desk.world.engine
     engine.idle = True

@@ -146,6 +146,11 @@ def test_options_that_contradict_each_other_are_refused_before_any_request(user,
     assert user.world.rows() == before
 
 
+def test_a_value_that_the_api_refuses_is_named_by_its_option(user):
+    error = user.refused("gpu", "lease", "create", "--policy", "x" * 65)
+    assert '--policy is "xxx' in error
+
+
 @pytest.mark.parametrize(
     "words",
     [

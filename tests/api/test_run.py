@@ -159,6 +159,13 @@ def test_busy_and_impossible_have_different_statuses(api: World, launcher: Launc
     assert busy.stderr != never.stderr
 
 
+def test_a_value_that_the_api_refuses_is_a_mistake_of_the_line(api: World, launcher: Launcher):
+    ran = launcher.run("-ncgpus=1", "-name=x" + "y" * 255, "--", "true")
+    assert ran.returncode == 2
+    assert ran.stderr.startswith('gsaas: -name is "xyyy')
+    assert statuses(api) == []
+
+
 @pytest.mark.parametrize("memory", ["1024", "1G"])
 def test_memory_without_a_mode_is_a_share(api: World, launcher: Launcher, memory: str):
     ran = launcher.run("-ncgpus=1", f"-poolmem={memory}", "--", "true")

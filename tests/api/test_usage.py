@@ -156,6 +156,11 @@ def test_a_price_that_is_no_number_is_refused_at_the_start(tmp_path):
 
 
 def test_an_invalid_period_fails_on_the_command_line(desk):
-    status, _, err = desk.type("usage", "-start=tomorrow")
-    assert status == 1
-    assert "a date such as 2026-11-01" in err
+    status, _, err = desk.type("usage", "-start=tomorrowx")
+    assert status == 2
+    assert err.startswith("gsaas: -start is a date or time such as tomorrow 9:00")
+
+
+def test_a_period_that_the_api_refuses_is_a_mistake_of_the_command_line(desk):
+    status, _, err = desk.type("usage", "-start=+2h")
+    assert status == 2, err

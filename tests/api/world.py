@@ -170,6 +170,7 @@ class World:
         for resource in UNITS:
             conf.set_default(resource, UNLIMITED, "quotas")
         conf.set_default("direct", "always", "grants")
+        conf.set_default("min_share_mb", 1, "gpgpums")
         for days in ("reservation_days", "reservation_days_ahead"):
             conf.set_default(days, 0, "quotas")
         if database is None:

@@ -17,22 +17,53 @@ if TYPE_CHECKING:
     from gsaasclient import ApiError
 
 
+FIELDS = OPTIONS | {
+    "name": "-name",
+    "policy": "-policy",
+    "wait": "-wait",
+    "priority": "-priority",
+    "reservation": "-reservation",
+    "start": "-start",
+    "end": "-end",
+    "status": "-status",
+    "sort_key": "-sort",
+    "changes-since": "-changes-since",
+    "consumer.host": "-on",
+    "consumer.uid": "-uid",
+}
+"""The options by field of a request, for messages about one that is not valid."""
+
+
 SERVER_NOUNS = {"imageRef": "an image", "flavorRef": "a flavor", "networks": "a network"}
 """What a VM needs, by Nova's field."""
 SERVER_OPTIONS = {"imageRef": "-image", "flavorRef": "-flavor", "networks": "-network"}
 """The options that name it."""
 
 
-def sentence(error: ApiError) -> str:
-    """Return the message of *error*, without names of the API where `explain` has those of the command line."""
+def sentence(error: ApiError, options: Mapping[str, str] = FIELDS) -> str:
+    """Return the message of *error*, with *options* of the command line where it has fields of the API."""
     missing = error.facts.get("missing")
     if not missing:
-        return str(error)
+        return _in_options(error, options)
     needed = [SERVER_NOUNS.get(each["field"], each["field"]) for each in missing]
     listed = " and ".join(filter(None, (", ".join(needed[:-1]), needed[-1])))
     return (
         f"the VM needs {listed}, and this cloud has no default for your project; name one of these:"
     )
+
+
+def _in_options(error: ApiError, options: Mapping[str, str]) -> str:
+    """Return the sentence of *error*, with the option in place of the field of the API that it begins with.
+
+    *options* are those of the command line, by field.
+    """
+    path, space, rest = str(error).partition(" ")
+    field = path.partition("[")[0]
+    for object_name in ("lease.", "check.", "reservation.", "cgpus."):
+        field = field.removeprefix(object_name)
+    if error.status != 400 or field not in options:
+        return str(error)
+    return f"{options[field]}{space}{rest}"
 
 
 def explain(

@@ -7,7 +7,11 @@ DONE, FAILED, WRONG_USAGE, BUSY, IMPOSSIBLE, INTERRUPTED = 0, 1, 2, 3, 4, 130
 RUN_FAILED = 125
 """The status of `gsaas run` in place of `FAILED`: its command may itself exit with 1."""
 
-STATUS_OF_ERROR_CODE = {"gsaas.capacity.busy": BUSY, "gsaas.capacity.impossible": IMPOSSIBLE}
+STATUS_OF_ERROR_CODE = {
+    "gsaas.bad-request": WRONG_USAGE,
+    "gsaas.capacity.busy": BUSY,
+    "gsaas.capacity.impossible": IMPOSSIBLE,
+}
 """By error code of the API; any other code gives `FAILED`."""
 
 

@@ -64,6 +64,14 @@ def whole_number(value: str) -> int:
     return int(value)
 
 
+def capability(value: str) -> str:
+    """Return a CUDA compute capability. Raises `ValueError`."""
+    major, dot, minor = value.partition(".")
+    if not (value.isascii() and major.isdecimal() and (minor.isdecimal() if dot else True)):
+        raise ValueError(f"is a CUDA compute capability such as 8.0, not '{value}'")
+    return value
+
+
 def any_number(value: str) -> int:
     """Convert to a whole number, which may be negative. Raises `ValueError`."""
     digits = value.removeprefix("-")

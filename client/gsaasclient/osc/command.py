@@ -32,6 +32,20 @@ OPTIONS = {
 SERVER_OPTIONS = {"imageRef": "--image", "flavorRef": "--flavor", "networks": "--network"}
 """Those of a VM, by Nova's field."""
 
+FIELDS = OPTIONS | {
+    "policy": "--policy",
+    "wait": "--queue",
+    "priority": "--priority",
+    "keepalive": "--keepalive",
+    "reservation": "--reservation",
+    "start": "--start",
+    "end": "--end",
+    "status": "--status",
+    "sort_key": "--sort",
+    "changes-since": "--changes-since",
+}
+"""The options by field of a request, for messages about one that is not valid."""
+
 Row = TypeVar("Row")
 
 
@@ -116,7 +130,7 @@ class CreateOne(ShowOne):
 def message_of(error: Exception) -> str:
     """Return what is to be printed of an error: the API's sentence and what would help, or the SDK's message."""
     if isinstance(error, sdk_exceptions.HttpException) and (said := sdk.api_error(error)):
-        return "\n".join([sentence(said), *explain(said, OPTIONS, SERVER_OPTIONS)])
+        return "\n".join([sentence(said, FIELDS), *explain(said, OPTIONS, SERVER_OPTIONS)])
     return str(error)
 
 

@@ -175,6 +175,10 @@ def test_words_after_two_dashes_are_the_command_to_run():
             "reserve -ncgpus=2 -end=tomorrowx",
             "-end is a date or time such as tomorrow 9:00, 2026-12-01T09:00+01:00 or +2h, not 'tomorrowx'",
         ),
+        (
+            "-l -ncgpus=2 -capability=new",
+            "-capability is a CUDA compute capability such as 8.0, not 'new'",
+        ),
         ("usage -start=soon", "-start is a date or time such as tomorrow 9:00,"),
         ("list -changes-since=soon", "-changes-since is a date or time such as tomorrow 9:00,"),
         ("top -interval=fast", "-interval is a duration such as 10m,"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gsaas import rpc
+from gsaas import exceptions, rpc
 from gsaas.cloud.base import Port, Server, ServerChange, ServerStatus
 from gsaas.db import leases
 from gsaas.db.stored_leases import StoredLeases
@@ -22,14 +22,16 @@ from gsaas.limits.configured import NoLimits
 from gsaas.objects.lifecycle import Status
 from gsaas.remoting.drivers import Drivers
 from tests.support.waiting import until
-from tests.unit.engine.world import HOST, World
+from tests.unit.engine.world import HOST, SHARE, World
 
 
 @pytest.fixture
 def make_plain(world) -> Callable[..., PlainServers]:
     """Makes what gives plain servers their leases."""
 
-    def make_plain(wait: WaitPolicy | None = None, allowed: bool = True) -> PlainServers:
+    def make_plain(
+        wait: WaitPolicy | None = None, allowed: bool = True, min_share_mb: int = 1
+    ) -> PlainServers:
         return PlainServers(
             world.database,
             world.claims,
@@ -40,6 +42,7 @@ def make_plain(world) -> Callable[..., PlainServers]:
             may_launch=lambda owner: allowed and "member" in owner.roles,
             from_metadata=True,
             wait=wait,
+            min_share_mb=min_share_mb,
         )
 
     return make_plain
@@ -212,6 +215,14 @@ def test_while_the_cloud_is_silent_a_server_keeps_its_place_in_the_queue(world, 
     world.cloud.is_down = True
     world.reconcile(lease.id)
     assert world.lease(lease.id).status == Status.QUEUED
+
+
+def test_a_plain_server_gets_no_share_below_the_operators_least(world, make_plain):
+    server_id = boot(world)
+    asked = int(SHARE["gsaas:poolmem"])
+    with pytest.raises(exceptions.BadRequest, match="less than the smallest share of this cloud"):
+        make_plain(min_share_mb=asked + 1).equip(server_id)
+    assert make_plain(min_share_mb=asked).equip(server_id).memory_mb == asked
 
 
 def test_without_known_roles_no_more_than_those_of_a_member_are_assumed(world, make_plain):

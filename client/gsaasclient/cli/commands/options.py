@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from gsaasclient.cli.parser import FOREVER, Option, any_number, one_of, whole_number
+from gsaasclient.cli.parser import FOREVER, Option, any_number, capability, one_of, whole_number
 from gsaasclient.quantities import memory_mb, seconds
 
 FORMATS = ("table", "json", "csv", "value", "yaml")
@@ -68,7 +68,12 @@ CGPUS = (
     ),
     Option("policy", "NAME", "policy by which GPUs are selected; gsaas policies lists them"),
     Option("model", "TEXT", "only GPUs whose model contains this text, such as A100"),
-    Option("capability", "X.Y", "only GPUs of at least this CUDA compute capability, such as 8.0"),
+    Option(
+        "capability",
+        "X.Y",
+        "only GPUs of at least this CUDA compute capability, such as 8.0",
+        convert=capability,
+    ),
     Option(
         "hosts",
         "any|one|spread",
