@@ -10,7 +10,7 @@
 #include "api.h"
 #include "status.h"
 
-enum kind { NUMBER, TEXT, CHOICE };
+enum kind { NUMBER, TEXT, CHOICE, ID };
 
 struct option {
     const char *name;
@@ -34,6 +34,12 @@ static bool is_one_of(const char *value, const char *choices)
     return *value && !strchr(value, ' ') && found && found[-1] == ' ' && found[strlen(value)] == ' ';
 }
 
+/* Whether it is the id of a reservation: gsaas-cli finds those that are named otherwise. */
+static bool is_id(const char *value)
+{
+    return strlen(value) == 36 && strspn(value, "0123456789abcdef-") == 36;
+}
+
 /* Whether it is printable ASCII. Any other text, whose encoding has to be checked, is left to gsaas-cli. */
 static bool is_text(const char *value)
 {
@@ -50,6 +56,8 @@ static bool is_valid(const struct option *option)
         return is_number(option->value);
     case CHOICE:
         return is_one_of(option->value, option->choices);
+    case ID:
+        return is_id(option->value);
     default:
         return *option->value && is_text(option->value);
     }
@@ -151,7 +159,7 @@ bool request_read(char **words, struct request *request)
         [HOSTS] = {"hosts", CHOICE, " any one spread ", NULL},
         [HOST] = {"host", TEXT, NULL, NULL},
         [NAME] = {"name", TEXT, NULL, NULL},
-        [RESERVATION] = {"reservation", TEXT, NULL, NULL},
+        [RESERVATION] = {"reservation", ID, NULL, NULL},
         [FOR] = {"for", NUMBER, NULL, NULL}, /* in seconds; gsaas-cli reads other units */
     };
     const char *wait = NULL;

@@ -70,7 +70,7 @@ OPTS: list[cfg.Opt] = [
         default=64,
         min=1,
         max=1048576,
-        help="Smallest memory of a cGPU in shared mode, MiB; a request for less is refused as one that never fits. At 1, "
+        help="Smallest memory of a cGPU in shared mode, MiB; a request for less is refused, as it never fits. At 1, "
         "who means 2 GiB and writes 2 gets a lease of 2 MiB, on which no program runs; a large value refuses small "
         "shares that programs could use. CUDA needs some hundred MiB for a program itself.",
     ),

@@ -14,10 +14,12 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
+from gsaas.api import launch
 from gsaasclient import Credentials
 from gsaasclient.cli import leases
 
@@ -204,6 +206,68 @@ def test_a_lease_is_ended_by_its_id_its_vms_id_or_its_name(desk, naming):
     )
     assert desk.read("list") == []
     assert desk.read("gpus")["totals"]["idle"] == 8
+
+
+@pytest.mark.parametrize("naming", ["lease", "VM"])
+def test_a_lease_is_found_by_the_beginning_of_its_id_or_its_vms(desk, naming):
+    lease = desk.read("-l", "-ncgpus=1")
+    desk.read("-l", "-ncgpus=1")
+    wanted = {"lease": lease["id"], "VM": lease["server"]["id"]}[naming]
+    assert desk.read("show", wanted[:12].upper())["id"] == lease["id"]
+    status, _, err = desk.type("show", wanted[:3])
+    assert (status, err) == (
+        1,
+        f"gsaas: there is no lease or VM {wanted[:3]}; gsaas list shows yours\n",
+    )
+
+
+def test_the_beginning_of_several_ids_finds_none_of_them(desk, monkeypatch):
+    ids = [f"feedbeef-0000-4000-8000-00000000000{number}" for number in range(2)]
+    with monkeypatch.context() as patch:
+        patch.setattr(launch, "uuid", SimpleNamespace(uuid4=iter(ids).__next__))
+        for _ in ids:
+            desk.read("alloc", "-ncgpus=1")
+    status, _, err = desk.type("-t", "feedbeef")
+    assert status == 1
+    assert (
+        f"the ids of 2 leases begin with feedbeef; type more of the one that you mean: {', '.join(ids)}"
+        in err
+    )
+
+
+def test_a_name_goes_before_the_beginning_of_an_id(desk):
+    first = desk.read("-l", "-ncgpus=1")
+    second = desk.read("-l", "-ncgpus=1", f"-name={first['id'][:8]}")
+    assert desk.read("show", first["id"][:8])["id"] == second["id"]
+
+
+def test_a_released_lease_is_shown_by_its_name_unless_another_has_it(desk):
+    ids = []
+    for _ in range(2):
+        ids.append(desk.read("-l", "-ncgpus=1", "-name=web")["id"])
+        desk.type("-t", "web")
+    shown = desk.read("show", "web")
+    assert (shown["id"], shown["status"]) == (ids[1], "RELEASED")
+    assert desk.read("show", ids[0][:13])["id"] == ids[0]
+    living = desk.read("-l", "-ncgpus=1", "-name=web")["id"]
+    assert desk.read("show", "web")["id"] == living
+    desk.type("-t", living)
+    assert desk.type("-t", "web")[0] == 1  # what is over cannot be ended
+
+
+def test_several_leases_are_ended_and_one_that_cannot_be_stops_none(desk):
+    for name in "abc":
+        desk.read("-l", "-ncgpus=1", f"-name={name}")
+    status, out, err = desk.type("-t", "a", "nothing", "c")
+    assert status == 1
+    assert out.count("RELEASED, cGPUs released: 1\n") == 2
+    assert err == (
+        "gsaas: nothing: there is no lease or VM nothing; gsaas list shows yours\n"
+        "gsaas: 1 of 3 leases could not be ended\n"
+    )
+    assert [lease["name"] for lease in desk.read("list")] == ["b"]
+    again = [desk.read("-l", "-ncgpus=1", f"-name={name}")["id"] for name in "xy"]
+    assert [lease["id"] for lease in desk.read("-t", "x", "y")] == again
 
 
 def test_a_name_of_several_leases_ends_none(desk):

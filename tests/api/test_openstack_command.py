@@ -157,6 +157,7 @@ def test_a_value_that_the_api_refuses_is_named_by_its_option(user):
         ("lease", "create", "--cgpus", "0"),
         ("lease", "create", "--queue", "long"),
         ("lease", "create", "--memory", "10m"),
+        ("usage", "list", "--end", "2020"),
         ("reservation", "create", "--end", "tomorrowx"),
         ("lease", "list", "--sort", "name:up"),
         ("lease", "list", "--limit", "-1"),
@@ -266,10 +267,17 @@ def test_requests_wait_in_the_queue(user):
     assert (row["Name"], row["Attended"]) == ("first", False)
 
 
+def test_a_released_lease_is_shown_by_its_name(user):
+    alloc(user, "job")
+    user.do("gpu", "lease", "delete", "job", "--wait")
+    assert user.read("gpu", "lease", "show", "job")["status"] == "RELEASED"
+    assert "no lease of this project" in user.refused("gpu", "lease", "delete", "job")
+
+
 def test_cgpus_are_reserved_and_launched_in_the_reservation(user):
     words = ("gpu", "reservation")
     wanted = ("--cgpus", "2", "--memory", "64", "--end", "2040-01-31T17:00:00Z")
-    made = user.read(*words, "create", "course", *wanted, "--start", "2040-01-31")
+    made = user.read(*words, "create", "course", *wanted, "--start", "2040-01-31T00:00Z")
     assert (made["name"], made["status"], made["cgpus"], made["kept"]) == (
         "course",
         "PENDING",
@@ -279,9 +287,9 @@ def test_cgpus_are_reserved_and_launched_in_the_reservation(user):
     assert made["start"].startswith("2040-01-31T00:00:00")
     assert [row["ID"] for row in user.read(*words, "list")] == [made["id"]]
     assert user.read(*words, "show", made["id"]) == made
-    create = ("gpu", "lease", "create", "--no-server", "--reservation", made["id"])
+    create = ("gpu", "lease", "create", "--no-server", "--reservation", made["name"])
     assert "launched in it from 2040-01-31" in user.refused(*create, "--memory", "64")
-    check = ("gpu", "check", "create", "--reservation", made["id"], "--memory", "64")
+    check = ("gpu", "check", "create", "--reservation", made["id"][:8], "--memory", "64")
     assert user.read(*check)["code"] == "gsaas.reservation.not-active"
     assert "1 of 2 reservations could not be cancelled" in user.refused(
         *words, "delete", "no-such-reservation", made["id"]
@@ -407,7 +415,8 @@ def test_usage_of_a_project_and_of_all(user):
     assert user.read(*words, user="admin")["leases"] == 1
     rows = user.read("gpu", "usage", "list", "--start", "2020-01-01", user="admin")
     assert [row["Project ID"] for row in rows] == ["member"]
-    assert "end" in user.refused("gpu", "usage", "list", "--start", "2020-01-02", "--end", "2020")
+    words = ("gpu", "usage", "list", "--start", "2020-01-02", "--end", "2020-01-01")
+    assert "end" in user.refused(*words)
     assert user.read("gpu", "limits", "show")["cgpus"] == {"limit": -1, "used": 1}
 
 

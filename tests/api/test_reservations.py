@@ -484,6 +484,25 @@ def test_the_commands_reserve_list_launch_and_cancel(desk):
     assert desk.type("reservations")[1].strip() == "no reservations"
 
 
+def test_a_reservation_is_found_by_its_name_and_by_the_beginning_of_its_id(desk):
+    made = desk.read("reserve", "-ncgpus=2", f"-end={at(5)}", "-name=course")
+    desk.world.claims.reservations.audit()
+    for called in ("course", made["id"][:8]):
+        assert desk.read("reservation", called)["id"] == made["id"]
+    assert desk.read("reservation", "show", "course")["id"] == made["id"]
+    assert made["id"] in desk.type("reservation", "course")[1]
+    assert desk.type("check", "-ncgpus=2", "-reservation=course")[0] == 0
+    assert desk.type("alloc", "-ncgpus=1", "-reservation=course", "-f", "json")[0] == 0
+    assert "CANCELLED" in desk.type("unreserve", "course")[1]
+    assert desk.read("reservation", "course")["status"] == "CANCELLED"
+    status, _, err = desk.type("unreserve", "course")
+    assert (status, err) == (
+        1,
+        "gsaas: there is no reservation course; gsaas reservations lists yours\n",
+    )
+    assert desk.type("reservation")[0] == 2
+
+
 def test_administrators_see_how_much_of_a_gpu_is_kept_for_reservations(desk):
     desk.type("reserve", "-ncgpus=1", f"-end={at(5)}", "-mode=shared", "-poolmem=4096")
     path = "/v1/gpus/GPU-0001-0"

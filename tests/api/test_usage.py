@@ -100,7 +100,7 @@ def test_an_invalid_period_is_refused_with_the_reason(world, query, word):
 
 
 def test_the_command_line_prints_it_for_people_and_for_programs(desk, history):
-    period = ("-start=2026-01-05", "-end=2026-01-06")
+    period = ("-start=2026-01-05T00:00Z", "-end=2026-01-06T00:00Z")
     status, out, _ = desk.type("usage", *period)
     assert status == 0
     assert out.splitlines()[0] == "from 2026-01-05 00:00 to 2026-01-06 00:00, UTC"

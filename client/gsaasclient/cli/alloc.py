@@ -57,11 +57,11 @@ def alloc(client: Client, args: SimpleNamespace) -> int:
 
 
 def release(client: Client, args: SimpleNamespace) -> int:
-    """Release the cGPUs of the lease that -id names, or of the shell's own lease."""
-    lease_id = args.id or os.environ.get(grant_client.LEASE)
-    if not lease_id:
+    """Release the cGPUs of the leases that are named, or of the shell's own lease."""
+    own = os.environ.get(grant_client.LEASE)
+    if not (args.id or own):
         raise UsageError(f"-id is needed, because {grant_client.LEASE} is not set")
-    args.id = lease_id
+    args.id = args.id or [own]
     return leases.terminate(client, args)
 
 

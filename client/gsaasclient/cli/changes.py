@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from gsaasclient import Client
 from gsaasclient.api import ENDS_VERSION
-from gsaasclient.cli import leases, queue
+from gsaasclient.cli import finding, leases, queue
 from gsaasclient.cli.columns import select
 from gsaasclient.cli.output import print_resource
 from gsaasclient.cli.parser import UsageError
@@ -39,7 +39,7 @@ def change(client: Client, args: SimpleNamespace) -> int:
     changes |= queue.end_from_options(args)
     if not changes:
         raise UsageError("nothing to change: give -name, -priority, -for or -until")
-    lease = leases.find(client, lease_id)
+    lease = finding.lease(client, lease_id)
     path = f"/v1/leases/{lease['id']}"
     version = CHANGES_VERSION
     if changes.keys() & {"duration", "ends_at"}:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from gsaasclient import Client
 from gsaasclient.api import API_VERSION, CHECKS_VERSION, version_for
-from gsaasclient.cli import cgpus
+from gsaasclient.cli import cgpus, finding
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.error_details import capacity
 from gsaasclient.cli.exit_statuses import DONE, status_of
@@ -34,7 +34,8 @@ def check(client: Client, args: SimpleNamespace) -> int:
     if args.on is not None:
         body["consumer"] = {"host": args.on}
     if args.reservation:
-        body["reservation"], version = args.reservation, CHECKS_VERSION
+        body["reservation"] = finding.reservation_id(client, args.reservation)
+        version = CHECKS_VERSION
     version = version_for(request, version)
     answer = client.request("POST", "/v1/checks", {"check": body}, version=version)["check"]
     print_resource(args, columns, answer, answer, lambda: _describe(answer, request, args))

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from gsaasclient import Client, ClientError
-from gsaasclient.cli import leases
+from gsaasclient.cli import finding, leases
 from gsaasclient.cli.environments import merged
 from gsaasclient.cli.parser import UsageError
 
@@ -31,7 +31,7 @@ def run(client: Client, args: SimpleNamespace) -> NoReturn:
         raise UsageError("a command is needed: gsaas exec ID -- COMMAND [ARGUMENT ...]")
     if os.geteuid() != 0:
         raise ClientError("to enter a VM's network namespace needs root; try it with sudo")
-    lease = leases.find(client, leases.require_id(args.id))
+    lease = finding.lease(client, leases.require_id(args.id))
     namespace = _namespace(lease)
     variables = leases.variables(client, lease)
     sys.stdout.flush()

@@ -34,7 +34,7 @@ SUMMARY = "use GPUs, or shares of GPUs, of a cloud"
 NOTATION = """\
 gsaas COMMAND --help describes a command; gsaas --version prints the release. The value of an
 option follows = or a space, and two dashes are accepted as well as one. An ID is the id of a
-lease, the id of its VM, or the name of the lease.
+lease or of its VM, the beginning of it, or the name of the lease.
 """
 OUTPUT = """\
 Commands that list or show resources print a table, or with -f=json, csv, value or yaml what

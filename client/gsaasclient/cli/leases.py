@@ -10,11 +10,19 @@ from types import SimpleNamespace
 
 from gsaasclient import ApiError, Client, ClientError, UnreachableError, lease_fields, vms
 from gsaasclient.api import API_VERSION, version_of
-from gsaasclient.cli import cgpus, queue, readings
+from gsaasclient.cli import cgpus, finding, queue, readings
 from gsaasclient.cli.columns import Column, select
+from gsaasclient.cli.exit_statuses import DONE, FAILED
 from gsaasclient.cli.interrupts import as_keyboard_interrupt
 from gsaasclient.cli.made import given_back_unless_told
-from gsaasclient.cli.output import Progress, print_list, print_note, print_resource, print_text
+from gsaasclient.cli.output import (
+    Progress,
+    print_error,
+    print_list,
+    print_note,
+    print_resource,
+    print_text,
+)
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
 from gsaasclient.cli.tables import facts, table
@@ -34,7 +42,6 @@ INTERACTIVE_POLL, POLL = 2, 25
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 """Seconds until an API is asked again that does not delay its answer, as too many clients wait; each pause is half as
 long again as the last."""
-UUID_LENGTH = 36
 GOES_ON = ("QUEUED", "CLAIMED", "BOOTING", "ACTIVE")
 """Statuses of a lease whose end is still to come."""
 WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
@@ -90,8 +97,6 @@ COLUMNS = [
     )
     for field in lease_fields.named(lease_fields.GSAAS)
 ]
-SORTING_VERSION = "1.1"
-"""The first microversion of the API that sorts lists, and lists what has changed."""
 LISTED = ("id", "name", "status", "cgpus", "memory_mb", "server_id")
 """The columns of a list of leases, unless others are picked."""
 
@@ -128,7 +133,7 @@ def launch(client: Client, args: SimpleNamespace) -> int:
         print_note(_goes_on(called))
         raise
     end = f"gsaas -t -id={called}"
-    with given_back_unless_told(client, _path(lease["id"]), f"lease {lease['id']}", end):
+    with given_back_unless_told(client, path_of(lease["id"]), f"lease {lease['id']}", end):
         print_resource(args, columns, lease, lease, lambda: describe(lease, called, vm))
     if not args.nowait:
         _check_active(lease)
@@ -160,7 +165,7 @@ def name_or_id(client: Client, lease: Lease) -> str:
 
 def _with_addresses(client: Client, lease: Lease) -> Lease:
     """Return an ACTIVE lease as the newest microversion that this program knows shows it."""
-    path = _path(lease["id"])
+    path = path_of(lease["id"])
     try:
         newest: Lease = readings.with_readings(
             lambda version: client.request("GET", path, version=version)
@@ -182,29 +187,54 @@ def _check_active(lease: Lease) -> None:
 
 
 def terminate(client: Client, args: SimpleNamespace) -> int:
-    """End a lease, and wait until it is RELEASED."""
+    """End leases, and wait until they are RELEASED. Those after one that cannot be ended are ended all the same."""
     columns = select(COLUMNS, args.c)
-    before = find(client, require_id(args.id))
-    lease = client.request("DELETE", _path(before["id"]))["lease"]
-    if not args.nowait:
+    if not args.id:
+        require_id(None)
+    before, ended, failed = [], [], 0
+    for called in args.id:
         try:
-            lease = wait_until(client, lease, lambda status: status == "RELEASED")
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(
-                f"interrupted, but lease {lease['id']} goes on being released"
-            ) from None
+            found = finding.lease(client, called)
+            ended.append(client.request("DELETE", path_of(found["id"]))["lease"])
+            before.append(found)
+        except ClientError as error:
+            if len(args.id) == 1:
+                raise
+            failed += 1
+            print_error(f"{called}: {error}")
+    if not args.nowait:
+        ended = [_wait_for_release(client, lease) for lease in ended]
+    lines = [_outcome(*each, args.nowait) for each in zip(before, ended, strict=True)]
+    if len(args.id) == 1:
+        print_resource(args, columns, ended[0], ended[0], lambda: lines[0])
+        return DONE
+    print_list(args, columns, ended, ended, lambda: "\n".join(lines))
+    if failed:
+        print_error(f"{failed} of {len(args.id)} leases could not be ended")
+    return FAILED if failed else DONE
+
+
+def _wait_for_release(client: Client, lease: Lease) -> Lease:
+    try:
+        return wait_until(client, lease, lambda status: status == "RELEASED")
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"interrupted, but lease {lease['id']} goes on being released"
+        ) from None
+
+
+def _outcome(before: Lease, lease: Lease, nowait: bool) -> str:
+    """Return the line that says how a lease is after its end was requested, and what that gave back."""
     outcome = f", cGPUs released: {lease['cgpus']['count']}"
     if before["status"] == "QUEUED":
         outcome = ", its place in the queue is released"
-    line = f"lease {lease['id']}  {lease['status']}{'' if args.nowait else outcome}"
-    print_resource(args, columns, lease, lease, lambda: line)
-    return 0
+    return f"lease {lease['id']}  {lease['status']}{'' if nowait else outcome}"
 
 
 def release(client: Client, lease_id: str) -> None:
     """Request the end of a lease; one that has ended already is no error. Raises `ClientError`."""
     try:
-        client.request("DELETE", _path(lease_id))
+        client.request("DELETE", path_of(lease_id))
     except ApiError as error:
         if error.status != 404:
             raise
@@ -226,7 +256,7 @@ def list_all(client: Client, args: SimpleNamespace) -> int:
     query = urlencode({key: value for key, value in filters.items() if value}, doseq=True)
     path = "/v1/leases" + (f"?{query}" if query else "")
     # An API of an older release is asked for nothing that it does not know.
-    otherwise = SORTING_VERSION if args.sort or args.changes_since else API_VERSION
+    otherwise = finding.SORTING_VERSION if args.sort or args.changes_since else API_VERSION
     leases = readings.with_readings(
         lambda version: get_all(client, path, "leases", version), otherwise
     )["leases"]
@@ -238,8 +268,8 @@ def list_all(client: Client, args: SimpleNamespace) -> int:
 def show(client: Client, args: SimpleNamespace) -> int:
     """Show one lease and its events."""
     columns = select(COLUMNS, args.c)
-    lease = find(client, require_id(args.id))
-    path = _path(lease["id"])
+    lease = finding.lease(client, require_id(args.id), released=True)
+    path = path_of(lease["id"])
     lease = readings.with_readings(lambda version: client.request("GET", path, version=version))[
         "lease"
     ]
@@ -267,7 +297,7 @@ def env(client: Client, args: SimpleNamespace) -> int:
     if forms and (args.f != "table" or args.c):
         raise UsageError(f"-{forms[0]} cannot be combined with -f or -c")
     columns = select(VARIABLES, args.c)
-    lease = find(client, require_id(args.id))
+    lease = finding.lease(client, require_id(args.id))
     form = forms[0] if forms else "shell"
     if form == "json":
         args.f = "json"
@@ -287,7 +317,7 @@ def lines(client: Client, lease: Lease, form: str = "shell") -> str:
 
 def environment(client: Client, lease: Lease, form: str) -> Any:
     """Return the API's answer: text for the forms `shell` and `dotenv`, a document for `json`."""
-    return client.request("GET", f"{_path(lease['id'])}/environment?format={form}")
+    return client.request("GET", f"{path_of(lease['id'])}/environment?format={form}")
 
 
 def variables(client: Client, lease: Lease) -> dict[str, str]:
@@ -327,37 +357,6 @@ def _user_data(path: str) -> str:
         raise UsageError(f"-userdata={path} cannot be read: {error.strerror}") from None
 
 
-def find(client: Client, name_or_id: str) -> Lease:
-    """Return the lease with this id, of the VM with this id, or with this name.
-
-    Raises `ClientError` when there is none, or when several leases have the name.
-    """
-    from urllib.parse import urlencode
-
-    leases: list[Lease]
-    if len(name_or_id) == UUID_LENGTH and name_or_id.count("-") == 4:
-        try:
-            lease: Lease = client.request("GET", _path(name_or_id))["lease"]
-            return lease
-        except ApiError as error:
-            if error.status != 404:
-                raise
-        query = urlencode({"server_id": name_or_id})
-        leases = client.request("GET", f"/v1/leases?{query}")["leases"]
-        if leases:
-            return leases[0]
-    query = urlencode({"name": name_or_id})
-    leases = client.request("GET", f"/v1/leases?{query}")["leases"]
-    if not leases:
-        raise ClientError(f"there is no lease or VM {name_or_id}; gsaas list shows yours")
-    if len(leases) > 1:
-        ids = ", ".join(lease["id"] for lease in leases)
-        raise ClientError(
-            f"{len(leases)} leases are named {name_or_id}; name one of them by its id: {ids}"
-        )
-    return leases[0]
-
-
 def wait_until(client: Client, lease: Lease, done: Callable[[str], bool]) -> Lease:
     """Wait until *done* returns true for the status of a lease, showing the progress; return it as it is then.
 
@@ -371,7 +370,7 @@ def wait_until(client: Client, lease: Lease, done: Callable[[str], bool]) -> Lea
             query = f"while_status={status}&timeout={seconds}"
             asked_at = monotonic()
             try:
-                path = f"{_path(lease['id'])}?{query}"
+                path = f"{path_of(lease['id'])}?{query}"
                 lease = client.request("GET", path, version=version)["lease"]
             except UnreachableError as error:
                 raise UnreachableError(f"{error} The lease is {lease['id']}") from error
@@ -494,10 +493,9 @@ def _step(fault: dict[str, str | None]) -> str:
     return f" at {fault['step']}" if fault["step"] else ""
 
 
-def _path(lease_id: str) -> str:
-    from urllib.parse import quote
-
-    return f"/v1/leases/{quote(lease_id, safe='')}"
+def path_of(lease_id: str) -> str:
+    """Return where the API has a lease."""
+    return finding.path_of(finding.LEASES, lease_id)
 
 
 def require_id(name_or_id: str | None) -> str:

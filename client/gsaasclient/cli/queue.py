@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from gsaasclient import ApiError, Client, ClientError, StillBusyError, UnreachableError
 from gsaasclient.api import version_of
+from gsaasclient.cli import finding
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.output import Progress, print_list, table_of
 from gsaasclient.cli.paging import get_all
@@ -58,7 +59,7 @@ def request_lease(client: Client, args: SimpleNamespace, lease: dict[str, Any]) 
     Raises what the client raises, and `StillBusyError` when the wait ends without GPUs.
     """
     nowait = getattr(args, "nowait", False)
-    _add_options(lease, args, attended=not nowait)
+    _add_options(client, lease, args, attended=not nowait)
     key = new_key()
     try:
         answer: dict[str, Any] = client.launch(lease, key)
@@ -127,14 +128,16 @@ def _give_up(client: Client, lease: Lease, key: str) -> None:
         raise KeyboardInterrupt(_UNKNOWN) from None
 
 
-def _add_options(lease: dict[str, Any], args: SimpleNamespace, attended: bool) -> None:
+def _add_options(
+    client: Client, lease: dict[str, Any], args: SimpleNamespace, attended: bool
+) -> None:
     """Add `-wait`, `-priority`, `-for`, `-until` and `-reservation` to a request; *attended*: the client stays to wait.
 
     Raises `UsageError` where they contradict each other.
     """
     lease |= end_from_options(args)
     if getattr(args, "reservation", None):
-        lease["reservation"] = args.reservation
+        lease["reservation"] = finding.reservation_id(client, args.reservation)
     if args.priority is not None:
         lease["priority"] = args.priority
     if args.wait is not None:

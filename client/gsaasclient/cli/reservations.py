@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from gsaasclient import Client, ConnectionLostError
 from gsaasclient.api import RESERVATIONS_VERSION, version_for
-from gsaasclient.cli import cgpus
+from gsaasclient.cli import cgpus, finding
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.interrupts import as_keyboard_interrupt
 from gsaasclient.cli.made import given_back_unless_told
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PATH = "/v1/reservations"
 _UNKNOWN = "gsaas reservations shows whether a reservation was made"
+
+_NEEDED = "the id or the name of a reservation is needed; gsaas reservations lists them"
 
 COLUMNS = (
     Column("id", "reservation"),
@@ -92,12 +94,24 @@ def reservations(client: Client, args: SimpleNamespace) -> int:
     return 0
 
 
+def reservation(client: Client, args: SimpleNamespace) -> int:
+    """Show a reservation."""
+    columns = select(COLUMNS, args.c)
+    # `gsaas reservation show NAME` is what users of `openstack` type.
+    called = args.id[1:] if len(args.id) > 1 and args.id[0] == "show" else args.id
+    if len(called) != 1:
+        raise UsageError(_NEEDED)
+    found = finding.reservation(client, called[0], over=True)
+    print_resource(args, columns, found, found, lambda: _describe(found))
+    return 0
+
+
 def unreserve(client: Client, args: SimpleNamespace) -> int:
     """Cancel a reservation."""
     columns = select(COLUMNS, args.c)
     if not args.id:
-        raise UsageError("the id of a reservation is needed; gsaas reservations lists them")
-    path = _path(args.id)
+        raise UsageError(_NEEDED)
+    path = _path(finding.reservation(client, args.id)["id"])
     found = client.request("DELETE", path, version=RESERVATIONS_VERSION)["reservation"]
     line = f"reservation {found['id']}  {found['status']}"
     print_resource(args, columns, found, found, lambda: line)
@@ -120,9 +134,7 @@ def _describe(made: Reservation) -> str:
 
 
 def _path(reservation_id: str) -> str:
-    from urllib.parse import quote
-
-    return f"{PATH}/{quote(reservation_id, safe='')}"
+    return finding.path_of(PATH, reservation_id)
 
 
 def _size(one: Reservation) -> str:

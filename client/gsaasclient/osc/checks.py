@@ -38,7 +38,7 @@ class CreateCheck(ShowOne):
         parser.add_argument(
             "--reservation",
             metavar="<reservation>",
-            help="in this reservation of your project (its ID)",
+            help="in this reservation of your project (name or ID)",
         )
         return parser
 
@@ -47,5 +47,6 @@ class CreateCheck(ShowOne):
         if parsed_args.consumer_host:
             request["consumer"] = {"host": parsed_args.consumer_host}
         if parsed_args.reservation:
-            request["reservation"] = parsed_args.reservation
+            reservation = self.gpus.find_reservation(parsed_args.reservation, ignore_missing=False)
+            request["reservation"] = reservation.id
         return shown(SHOWN, self.gpus.create_check(**request))

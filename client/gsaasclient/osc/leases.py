@@ -86,8 +86,16 @@ EVENTS = (
 class LeaseCommand(Command):
     """A command that finds leases by what a user calls them."""
 
-    def find(self, name_or_id: str) -> Lease:
-        """Return the lease with this id, server id or name. Raises `NotFoundException` and `DuplicateResource`."""
+    def find(self, name_or_id: str, released: bool = False) -> Lease:
+        """Return the lease with this id, server id or name, or the beginning of an id.
+
+        With *released*, the newest RELEASED one with this name, if there is no other. Raises `NotFoundException` and
+        `DuplicateResource`.
+        """
+        if released and self.gpus.find_lease(name_or_id) is None:
+            newest = {"sort_key": "created_at", "sort_dir": "desc", "limit": 1}
+            for lease in self.gpus.leases(name=name_or_id, status="RELEASED", **newest):
+                return lease
         return self.gpus.find_lease(name_or_id, ignore_missing=False)
 
     def name_or_id(self, lease: Lease) -> str:
@@ -184,7 +192,7 @@ class CreateLease(CreateOne, LeaseCommand):
         parser.add_argument(
             "--reservation",
             metavar="<reservation>",
-            help="launch in this reservation of your project (its ID)",
+            help="launch in this reservation of your project (name or ID)",
         )
         add_end(parser)
         parser.add_argument(
@@ -225,9 +233,12 @@ class CreateLease(CreateOne, LeaseCommand):
         request["server"] = None if args.no_server else server
         if consumer:
             request["consumer"] = consumer
-        for name in ("name", "priority", "keepalive", "reservation", "duration", "ends_at"):
+        for name in ("name", "priority", "keepalive", "duration", "ends_at"):
             if getattr(args, name) is not None:
                 request[name] = getattr(args, name)
+        if args.reservation is not None:
+            reservation = self.gpus.find_reservation(args.reservation, ignore_missing=False)
+            request["reservation"] = reservation.id
         if args.queue != 0:
             request["wait"] = args.queue
         return request
@@ -313,7 +324,7 @@ class ShowLease(ShowOne, LeaseCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        return shown(SHOWN, self.find(parsed_args.lease))
+        return shown(SHOWN, self.find(parsed_args.lease, released=True))
 
 
 class ListEvents(Lister, LeaseCommand):
@@ -418,7 +429,9 @@ class ShowEnvironment(ShowOne, LeaseCommand):
 
 def add_lease(parser: argparse.ArgumentParser, **more: Any) -> None:
     """Add the argument that names a lease; *more* are those of `add_argument`."""
-    parser.add_argument("lease", metavar="<lease>", help="lease (name, ID or server ID)", **more)
+    parser.add_argument(
+        "lease", metavar="<lease>", help="lease (name, ID or its beginning, or server ID)", **more
+    )
 
 
 def add_end(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:

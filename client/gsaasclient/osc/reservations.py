@@ -124,11 +124,13 @@ class ShowReservation(ShowOne):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
-        parser.add_argument("reservation", metavar="<reservation>", help="its ID")
+        parser.add_argument("reservation", metavar="<reservation>", help="its name or ID")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        return shown(SHOWN, self.gpus.get_reservation(parsed_args.reservation))
+        return shown(
+            SHOWN, self.gpus.find_reservation(parsed_args.reservation, ignore_missing=False)
+        )
 
 
 class DeleteReservations(Command):
@@ -140,7 +142,7 @@ class DeleteReservations(Command):
             "reservation",
             metavar="<reservation>",
             nargs="+",
-            help="reservation (ID); several can be named",
+            help="reservation (name or ID); several can be named",
         )
         return parser
 
@@ -148,7 +150,8 @@ class DeleteReservations(Command):
         failed = 0
         for reservation in parsed_args.reservation:
             try:
-                self.gpus.delete_reservation(reservation, ignore_missing=False)
+                found = self.gpus.find_reservation(reservation, ignore_missing=False)
+                self.gpus.delete_reservation(found, ignore_missing=False)
             except SDKException as error:  # the others are to be cancelled all the same
                 failed += 1
                 LOG.error("%s: %s", reservation, message_of(error))

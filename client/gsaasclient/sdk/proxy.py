@@ -9,11 +9,12 @@ reservation or policy takes it or its id.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, TypeVar, cast, overload
 
 import requests
 from openstack import exceptions, proxy, resource
 
+from gsaasclient import naming
 from gsaasclient.sdk import errors
 from gsaasclient.sdk.checks import Check
 from gsaasclient.sdk.gpus import Gpu, Model, Totals
@@ -24,7 +25,7 @@ from gsaasclient.sdk.queue import Place
 from gsaasclient.sdk.reservations import Reservation
 from gsaasclient.sdk.usage import Limits, Usage
 
-UUID_LENGTH = 36
+Named = TypeVar("Named", Lease, Reservation)
 
 
 class Proxy(proxy.Proxy):
@@ -63,12 +64,12 @@ class Proxy(proxy.Proxy):
     def find_lease(
         self, name_or_id: str, ignore_missing: bool = True, **query: Any
     ) -> Lease | None:
-        """Return the lease with this id, of the server with this id, or with this name.
+        """Return the lease with this id, of the server with this id, or with this name, or the beginning of an id.
 
         If there is none, returns None, or raises `NotFoundException` unless *ignore_missing*. Raises
-        `DuplicateResource` if several leases have the name. *query* is as for `leases`.
+        `DuplicateResource` if several leases are meant. *query* is as for `leases`.
         """
-        if len(name_or_id) == UUID_LENGTH and name_or_id.count("-") == 4:
+        if naming.is_id(name_or_id):
             try:
                 return self.get_lease(name_or_id)
             except exceptions.NotFoundException:
@@ -76,16 +77,13 @@ class Proxy(proxy.Proxy):
             for lease in self.leases(server_id=name_or_id, **query):
                 return lease
         found = list(self.leases(name=name_or_id, **query))
-        if len(found) > 1:
-            ids = ", ".join(lease.id for lease in found)
-            raise exceptions.DuplicateResource(
-                f"{len(found)} leases are named {name_or_id}; name one of them by its id: {ids}"
-            )
-        if not found and not ignore_missing:
-            raise exceptions.NotFoundException(
-                f"there is no lease of this project with the name or id {name_or_id}"
-            )
-        return found[0] if found else None
+        if not found and naming.may_begin_id(name_or_id):
+            found = [
+                lease
+                for lease in self.leases(**query)
+                if naming.begins_one_of(name_or_id, (lease.id, (lease.server or {}).get("id")))
+            ]
+        return _the_one(found, name_or_id, "lease", ignore_missing)
 
     def create_lease(self, **fields: Any) -> Lease:
         """Claim cGPUs, and return the lease; `wait_for_lease` waits until it can be used.
@@ -224,6 +222,33 @@ class Proxy(proxy.Proxy):
         """Return a reservation by its id. Raises `NotFoundException`."""
         return self._get(Reservation, reservation)
 
+    @overload
+    def find_reservation(self, name_or_id: str, ignore_missing: Literal[False]) -> Reservation: ...
+
+    @overload
+    def find_reservation(
+        self, name_or_id: str, ignore_missing: bool = True
+    ) -> Reservation | None: ...
+
+    def find_reservation(self, name_or_id: str, ignore_missing: bool = True) -> Reservation | None:
+        """Return the reservation with this id, or that is not over and has this name, or an id that begins so.
+
+        If there is none, returns None, or raises `NotFoundException` unless *ignore_missing*. Raises
+        `DuplicateResource` if several reservations are meant.
+        """
+        if naming.is_id(name_or_id):
+            try:
+                return self.get_reservation(name_or_id)
+            except exceptions.NotFoundException:
+                if not ignore_missing:
+                    raise
+                return None
+        all_ = list(self.reservations())
+        found = [one for one in all_ if one.name == name_or_id]
+        if not found and naming.may_begin_id(name_or_id):
+            found = [one for one in all_ if naming.begins_one_of(name_or_id, (one.id,))]
+        return _the_one(found, name_or_id, "reservation", ignore_missing)
+
     def create_reservation(self, **fields: Any) -> Reservation:
         """Reserve cGPUs for a time to come, and return the reservation.
 
@@ -281,6 +306,21 @@ class Proxy(proxy.Proxy):
             method,
             microversion=Lease._get_microversion(self),
         )
+
+
+def _the_one(found: list[Named], called: str, noun: str, ignore_missing: bool) -> Named | None:
+    """Return the only one of *found*, which are all that *called* may mean; None if there is none.
+
+    Raises `NotFoundException` instead unless *ignore_missing*, and `DuplicateResource` if there are several.
+    """
+    if len(found) > 1:
+        names, ids = [one.name for one in found], [one.id for one in found]
+        raise exceptions.DuplicateResource(naming.ambiguous(called, f"{noun}s", names, ids))
+    if not found and not ignore_missing:
+        raise exceptions.NotFoundException(
+            f"there is no {noun} of this project with the name or id {called}"
+        )
+    return found[0] if found else None
 
 
 def _query(query: dict[str, Any]) -> dict[str, Any]:

@@ -94,7 +94,12 @@ def test_memory_without_a_mode_means_shared(line):
 )
 def test_the_lease_to_end_is_named_by_option_or_alone(line):
     command, values = read(line)
-    assert (command.name, values.id) == ("terminate", "web")
+    assert (command.name, values.id) == ("terminate", ["web"])
+
+
+@pytest.mark.parametrize("line", ["-t a b", "-t -id=a -id=b", "-t a -id=b", "release a b"])
+def test_several_leases_can_be_named_to_be_ended(line):
+    assert read(line)[1].id == ["a", "b"]
 
 
 def test_every_option_of_a_launch_is_parsed():

@@ -43,14 +43,16 @@ place is kept without a client.""",
     CommandSpec(
         "terminate",
         Help(
-            "end a lease and destroy its VM (or -t)",
-            usage="gsaas -t -id=ID [option ...]",
+            "end leases and destroy their VMs (or -t)",
+            usage="gsaas -t -id=ID [ID ...] [option ...]",
             example="gsaas -t -id=training",
+            details="""
+Of several, those after one that cannot be ended are ended all the same; the exit status is 1 then.""",
         ),
         Handler("leases:terminate"),
         action="t",
         mistaken_names=("delete", "remove", "rm", "stop", "end", "destroy", "kill", "cancel"),
-        options=(lease_id("the lease to end"), NOWAIT, *OUTPUT),
+        options=(lease_id("the lease to end", repeatable=True), NOWAIT, *OUTPUT),
         positional="id",
     ),
     CommandSpec(
@@ -94,12 +96,16 @@ masked addresses of the host.""",
         "release",
         Help(
             "release the cGPUs that gsaas alloc took",
-            usage="gsaas release [-id=ID]",
+            usage="gsaas release [ID ...]",
             example="gsaas release -id=$GSAAS_LEASE",
         ),
         Handler("alloc:release"),
         mistaken_names=("delete", "remove", "rm", "free", "deallocate"),
-        options=(lease_id("the lease to end (default: $GSAAS_LEASE)"), NOWAIT, *OUTPUT),
+        options=(
+            lease_id("the lease to end (default: $GSAAS_LEASE)", repeatable=True),
+            NOWAIT,
+            *OUTPUT,
+        ),
         positional="id",
     ),
     CommandSpec(
@@ -184,6 +190,8 @@ stands for what nobody could measure. -c also accepts project_id and memory_mb."
             "show a lease and its events",
             usage="gsaas show ID [option ...]",
             example="gsaas show training",
+            details="""
+If no other lease has the name, the newest RELEASED one of that name is shown.""",
         ),
         Handler("leases:show"),
         mistaken_names=("get", "info", "describe", "lease", "events"),

@@ -31,8 +31,8 @@ OUTPUT = (FORMAT, COLUMN)
 NOWAIT = Option("nowait", None, "return at once; gsaas show prints the status")
 REASON = Option("reason", "TEXT", "why it is disabled, for other operators to read")
 TIMES = """\
-A TIME is a date or time such as 2026-12-01, 2026-12-01T09:00+01:00, tomorrow 9:00, friday 8:00 or
-+2h: in the time zone of this machine unless it has an offset or ends in Z. A date is its midnight."""
+A TIME is such as tomorrow 9:00, friday 8:00, +2h, 2026-12-01T09:00+01:00 or 2026-12-01, which is
+its midnight. It is in the time zone of this machine unless it has an offset or ends in Z."""
 """What the help says of options that take a time."""
 LEASE_NAME = Option("name", "NAME", "a name for the lease")
 
@@ -138,7 +138,7 @@ NEW_END = (
 RESERVATION = Option(
     "reservation",
     "ID",
-    "launch in this reservation of your project: its id; gsaas reservations lists them",
+    "launch in this reservation of your project: its id or name; gsaas reservations lists them",
 )
 
 SERVER = (
@@ -232,9 +232,14 @@ def no_time_or(value: str) -> int:
     return 0 if value == "0" else seconds(value)
 
 
-def lease_id(description: str) -> Option:
+def lease_id(description: str, *, repeatable: bool = False) -> Option:
     """Return the option `-id`."""
-    return Option("id", "ID", f"{description}: a lease's id, its VM's id, or its name")
+    return Option(
+        "id",
+        "ID",
+        f"{description}: a lease's id or the beginning of it, its VM's, or its name",
+        repeatable=repeatable,
+    )
 
 
 def service_options(noun: str) -> tuple[Option, ...]:

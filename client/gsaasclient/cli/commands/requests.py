@@ -33,7 +33,7 @@ Between start and end, gsaas -l -reservation=ID launches in the reservation.
 {TIMES}""",
         ),
         Handler("reservations:reserve"),
-        mistaken_names=("reservation", "book"),
+        mistaken_names=("book",),
         options=(
             *(option for option in CGPUS if option.name not in ("locality", "policy")),
             Option("start", "TIME", "its beginning (default: now)", convert=for_api),
@@ -65,6 +65,25 @@ Between start and end, gsaas -l -reservation=ID launches in the reservation.
         ),
     ),
     CommandSpec(
+        "reservation",
+        Help(
+            "show a reservation",
+            usage="gsaas reservation ID [option ...]",
+            example="gsaas reservation course",
+        ),
+        Handler("reservations:reservation"),
+        options=(
+            Option(
+                "id",
+                "ID",
+                "the reservation to show: its id, the beginning of it, or its name",
+                repeatable=True,
+            ),
+            *OUTPUT,
+        ),
+        positional="id",
+    ),
+    CommandSpec(
         "unreserve",
         Help(
             "cancel a reservation; leases that were launched in it go on",
@@ -72,7 +91,12 @@ Between start and end, gsaas -l -reservation=ID launches in the reservation.
             example="gsaas unreserve 5b0fd3b0-2f53-4b9c-8f5e-5a2c1a0e7c11",
         ),
         Handler("reservations:unreserve"),
-        options=(Option("id", "ID", "the reservation to cancel: its id"), *OUTPUT),
+        options=(
+            Option(
+                "id", "ID", "the reservation to cancel: its id, the beginning of it, or its name"
+            ),
+            *OUTPUT,
+        ),
         positional="id",
     ),
     CommandSpec(
@@ -92,7 +116,7 @@ the project's quota does not allow it, or the reservation has not begun or is ov
             Option(
                 "reservation",
                 "ID",
-                "in this reservation of your project: its id; gsaas reservations lists them",
+                "in this reservation of your project: its id or name; gsaas reservations lists them",
             ),
             *OUTPUT,
         ),
