@@ -16,3 +16,23 @@ def for_api(text: str) -> str:
     except OverflowError:  # a year that this zone has and UTC has not
         raise ValueError(f"is not a time that there is: '{text}'") from None
     return found.isoformat().replace("+00:00", "Z")
+
+
+def age(then: str, now: float) -> str:
+    """Return how long a time of the API is before *now*, which `time.time` counts: `45s`, `5m`, `3h` or `2d`."""
+    from datetime import datetime
+
+    seconds = max(0, int(now - datetime.fromisoformat(then).timestamp()))
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def local(then: str | None) -> str | None:
+    """Return a time of the API in the time zone of this machine, such as `2026-12-01 09:00:00`; None for None."""
+    from datetime import datetime
+
+    return (
+        None if then is None else f"{datetime.fromisoformat(then).astimezone():%Y-%m-%d %H:%M:%S}"
+    )

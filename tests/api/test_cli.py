@@ -18,6 +18,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from wcwidth import wcswidth
 
 from gsaas.api import launch
 from gsaasclient import Credentials
@@ -301,6 +302,23 @@ def test_a_lease_cannot_be_ended_twice(desk):
     assert "released" in err
 
 
+@pytest.mark.parametrize("name", ["training", "x" * 255, "名" * 85])
+def test_the_list_fits_in_80_columns_and_has_the_age_of_leases(desk, name):
+    lease = desk.read("-l", "-ncgpus=1", "-poolmem=2G", f"-name={name}")
+    with desk.world.database.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE leases SET created_at = '2020-01-01 00:00:00.000000'")
+    heading, row = desk.type("list")[1].splitlines()
+    assert heading.split() == ["lease", "name", "status", "cGPUs", "each", "VM", "age"]
+    assert wcswidth(row) <= 80
+    short, shown, status, _, _, _, vm, age = row.split()
+    assert (short, status, vm) == (lease["id"][:8], "ACTIVE", lease["server"]["id"][:8])
+    assert name.startswith(shown.removesuffix("…"))
+    assert age.endswith("d")
+    assert int(age[:-1]) > 2000
+    assert lease["id"] in desk.type("list", "-c", "id")[1]
+    assert desk.type("list", "-f", "value")[1].startswith(f"{lease['id']} {name} ACTIVE 1 2048 ")
+
+
 def test_the_list_is_read_page_by_page(desk):
     desk.world.conf.set_override("max_limit", 3, "api")
     names = [f"lease-{n}" for n in range(8)]
@@ -510,11 +528,11 @@ def test_credentials_that_other_users_can_read_are_refused(desk):
     assert f"chmod 600 {desk.credentials}" in err
 
 
-def test_without_credentials_both_places_are_named(desk):
+def test_a_file_of_credentials_that_is_not_there_is_named(desk):
     desk.credentials.unlink()
     status, _, err = desk.type("list")
     assert status == 1
-    for name in (str(desk.credentials), "/run/gsaas/credentials.json", "gsaas-standalone"):
+    for name in (str(desk.credentials), "GSAAS_CREDENTIALS", "OS_CLOUD"):
         assert name in err
 
 

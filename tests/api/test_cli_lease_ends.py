@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gsaas.db import leases
+from gsaasclient.times import local
 from tests.api.openstack_user import user as user
 from tests.api.world import World
 
@@ -91,7 +92,8 @@ def test_show_says_how_far_away_the_end_is_and_the_launch_does_so_too(desk):
     end_in(desk.world, lease_id, 7.75 * HOUR + 30 * SECOND)
     line = next(line for line in desk.type("show", "mine")[1].splitlines() if "  ends " in line)
     assert "in 7h45m, at " in line
-    assert line.endswith(" UTC")
+    end = desk.read("show", "mine", "-c=ends_at")["ends_at"]
+    assert line.endswith(f", at {local(end)}")
 
 
 def test_a_list_says_so_of_leases_that_end_soon(desk):

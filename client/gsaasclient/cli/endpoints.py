@@ -9,6 +9,7 @@ from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.output import print_list, print_resource, table_of
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.tables import INDENT, cell
+from gsaasclient.times import local
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     Column("host"),
-    Column("seen_at", "seen"),
+    Column("seen_at", "seen", text=lambda endpoint: local(endpoint["seen_at"])),
     Column("installed", "bindings", lambda endpoint: endpoint["bindings"]["installed"]),
     Column("pending", value=lambda endpoint: endpoint["bindings"]["pending"]),
     Column("dropped_packets", "dropped packets", lambda endpoint: _dropped(endpoint)),

@@ -6,8 +6,8 @@ from __future__ import annotations
 from gsaasclient.cli.commands import COMMANDS
 from gsaasclient.cli.parser import CommandSpec, Option
 
-WIDTH = 96
-"""Columns of a terminal that help fills at most."""
+WIDTH, NARROWEST = 100, 40
+"""Columns of a terminal that help fills at most, and at least."""
 
 INTRODUCTION = """\
 usage: gsaas -l -ncgpus=N [option ...]      launch a VM with cGPUs
@@ -52,23 +52,55 @@ GSAAS_DEBUG=1 prints a traceback for unexpected errors.
 """
 
 
-def of_program() -> str:
-    """Return the help of `gsaas` itself."""
-    commands = "\n".join(f"  {c.name:<13}{c.help.summary}" for c in COMMANDS.values())
-    conclusion = "\n".join((NOTATION, OUTPUT, CREDENTIALS, EXIT_STATUSES))
-    return f"{INTRODUCTION}\nCommands:\n{commands}\n\n{conclusion}"
+def of_program(width: int = WIDTH) -> str:
+    """Return the help of `gsaas` itself, for a terminal of *width* columns."""
+    lines = [*_fitted(INTRODUCTION, width), "", "Commands:"]
+    for command in COMMANDS.values():
+        lines += _hanging(f"  {command.name:<13}", command.help.summary, width)
+    for part in (NOTATION, OUTPUT, CREDENTIALS, EXIT_STATUSES):
+        lines += ["", *_fitted(part, width)]
+    return "\n".join([*lines, ""])
 
 
-def of_command(command: CommandSpec) -> str:
-    """Return the help of one command."""
+def of_command(command: CommandSpec, width: int = WIDTH) -> str:
+    """Return the help of one command, for a terminal of *width* columns."""
     summary = command.help.summary[0].upper() + command.help.summary[1:]
     options = [(_notation(option), option.help) for option in command.options]
-    width = max((len(notation) for notation, _ in options), default=0)
-    lines = [f"usage: {command.help.usage}", "", f"{summary}.", ""]
+    longest = max((len(notation) for notation, _ in options), default=0)
+    lines = [f"usage: {command.help.usage}", "", *_fitted(f"{summary}.", width), ""]
     for notation, description in options:
-        lines += _hanging(f"  {notation:<{width}}  ", description)
-    lines += [*command.help.details.splitlines(), "", "example:", f"  {command.help.example}", ""]
+        if longest > width // 2:  # too little is left beside it
+            lines += [f"  {notation}", *_hanging(" " * 6, description, width)]
+        else:
+            lines += _hanging(f"  {notation:<{longest}}  ", description, width)
+    details = _fitted(command.help.details, width)
+    lines += [*details, "", "example:", f"  {command.help.example}", ""]
     return "\n".join(lines)
+
+
+def columns() -> int:
+    """Return how many columns help has on standard output: `WIDTH`, or less on a narrow terminal."""
+    from shutil import get_terminal_size
+
+    return max(NARROWEST, min(WIDTH, get_terminal_size((WIDTH, 24)).columns))
+
+
+def _fitted(text: str, width: int) -> list[str]:
+    """Return the lines of *text*; on less than `WIDTH`, paragraphs are wrapped, and what is indented is not."""
+    from textwrap import wrap
+
+    lines = text.splitlines()
+    if width >= WIDTH:
+        return lines
+    found: list[str] = []
+    paragraph: list[str] = []
+    for line in [*lines, ""]:
+        if line and not line.startswith((" ", "usage:")):
+            paragraph.append(line)
+            continue
+        found += [*wrap(" ".join(paragraph), width), line]
+        paragraph = []
+    return found[:-1]
 
 
 def _notation(option: Option) -> str:
@@ -79,8 +111,8 @@ def _notation(option: Option) -> str:
     return ", ".join(f"-{name}{value}" for name in option.names)
 
 
-def _hanging(head: str, text: str) -> list[str]:
-    """Return *text* in lines of at most `WIDTH` columns: the first after *head*, the others indented by its length."""
+def _hanging(head: str, text: str, width: int) -> list[str]:
+    """Return *text* in lines of at most *width* columns: the first after *head*, the others indented by its length."""
     from textwrap import wrap
 
-    return wrap(text, WIDTH, initial_indent=head, subsequent_indent=" " * len(head))
+    return wrap(text, width, initial_indent=head, subsequent_indent=" " * len(head))

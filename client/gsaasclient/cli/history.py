@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from gsaasclient import lease_fields, quantities
 from gsaasclient.cli import readings
 from gsaasclient.cli.columns import Column, select
-from gsaasclient.cli.leases import SORTING_VERSION
+from gsaasclient.cli.finding import SORTING_VERSION
 from gsaasclient.cli.output import print_list, table_of
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
+from gsaasclient.times import local
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _minute(name: str, heading: str) -> Column:
     """Return the column of a time, which tables show without its seconds."""
 
     def text(lease: Lease) -> str | None:
-        shown = readings.clock_time(lease.get(name))
+        shown = local(lease.get(name))
         return shown and shown[:16]
 
     return Column(name, heading, lambda lease: lease.get(name), text=text)
@@ -58,7 +59,7 @@ COLUMNS = (
     Column("id", "lease", text=lambda lease: lease["id"][:SHORT]),
     Column("name"),
     Column("project_id", "project", optional=True),
-    _minute("claimed_at", "from (UTC)"),
+    _minute("claimed_at", "from"),
     _minute("released_at", "to"),
     Column("took", None, lambda lease: _seconds(lease), text=lambda lease: _took(lease)),
     Column("cgpus", "cGPUs", lambda lease: lease["cgpus"]["count"]),

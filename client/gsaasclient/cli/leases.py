@@ -25,8 +25,9 @@ from gsaasclient.cli.output import (
 )
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
-from gsaasclient.cli.tables import facts, table
+from gsaasclient.cli.tables import facts, shortened, table
 from gsaasclient.quantities import span
+from gsaasclient.times import age, local
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,6 +100,8 @@ COLUMNS = [
 ]
 LISTED = ("id", "name", "status", "cgpus", "memory_mb", "server_id")
 """The columns of a list of leases, unless others are picked."""
+SHORT_ID, SHORT_NAME = 8, 16
+"""Characters of an id, and columns of a name, in the table of leases, which fits in 80 columns of a terminal."""
 
 VARIABLES = (
     Column("name", value=lambda variable: variable[0]),
@@ -260,9 +263,26 @@ def list_all(client: Client, args: SimpleNamespace) -> int:
     leases = readings.with_readings(
         lambda version: get_all(client, path, "leases", version), otherwise
     )["leases"]
-    hint = None if leases else lambda: "no leases; gsaas -l -ncgpus=1 launches a VM with one cGPU"
-    print_list(args, columns, leases, leases, hint)
+    print_list(args, columns, leases, leases, lambda: _describe_all(leases, time()))
     return 0
+
+
+def _describe_all(leases: list[Lease], now: float) -> str:
+    """Return the table of leases, with ids that are short enough to type and long enough to tell them apart."""
+    if not leases:
+        return "no leases; gsaas -l -ncgpus=1 launches a VM with one cGPU"
+    texts = {column.name: column.text for column in COLUMNS}
+    rows = [
+        (
+            lease["id"][:SHORT_ID],
+            shortened(lease["name"], SHORT_NAME),
+            *(texts[name](lease) for name in ("status", "cgpus", "memory_mb")),
+            ((lease["server"] or {}).get("id") or "")[:SHORT_ID],
+            age(lease["created_at"], now),
+        )
+        for lease in leases
+    ]
+    return table(("lease", "name", "status", "cGPUs", "each", "VM", "age"), rows)
 
 
 def show(client: Client, args: SimpleNamespace) -> int:
@@ -285,7 +305,7 @@ def _describe_with_events(lease: Lease, called: str) -> str:
     names = ["at", "event", "status"]
     if any(event["detail"] for event in events):  # for administrators only
         names.append("detail")
-    rows = [[event[name] for name in names] for event in events]
+    rows = [[local(event["at"]), *(event[name] for name in names[1:])] for event in events]
     return f"{described}\n\n{table(names, rows)}"
 
 
@@ -431,7 +451,7 @@ def _activity(lease: Lease) -> list[tuple[str, object]]:
     for field in lease_fields.FIELDS:
         if field.line and (value := field.value(lease)) and lease["status"] in GOES_ON:
             away = describe_left(left(value, time()))
-            found.append((field.heading, field.line.format(readings.clock_time(value), left=away)))
+            found.append((field.heading, field.line.format(local(value), left=away)))
     busy, used = readings.utilisation(lease), readings.used_mb(lease)
     if busy is not None or used is not None:
         percent = "not known how" if busy is None else f"{busy:.0f} %"

@@ -104,7 +104,8 @@ def _print_help(command: str | None, status: int) -> int:
     """Print help as what was asked for, or, with another *status* than `DONE`, as an error message."""
     from gsaasclient.cli import help
 
-    text = help.of_program() if command is None else help.of_command(COMMANDS[command])
+    width = help.columns()
+    text = help.of_program(width) if command is None else help.of_command(COMMANDS[command], width)
     if status == DONE:
         with Writing():
             print(text)

@@ -14,6 +14,7 @@ from gsaasclient.cli.output import Progress, print_list, table_of
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import FOREVER, UsageError
 from gsaasclient.idempotency import new_key
+from gsaasclient.times import age
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ COLUMNS = (
             f"{place['cgpus']['memory_mb']} MiB" if place["cgpus"]["memory_mb"] else "whole GPU"
         ),
     ),
-    Column("queued_at", "since"),
+    Column("queued_at", "age", text=lambda place: age(place["queued_at"], time.time())),
     Column(
         "estimate_seconds", "about", text=lambda place: describe_estimate(place["estimate_seconds"])
     ),

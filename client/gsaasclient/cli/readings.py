@@ -64,11 +64,6 @@ def per_second(count: float | None) -> str | None:
     return f"{value:.0f} {unit}/s" if unit == _UNITS[0] else f"{value:.1f} {unit}/s"
 
 
-def clock_time(moment: str | None) -> str | None:
-    """Return a time of the API without T, Z and fractions of a second; None for None."""
-    return None if moment is None else moment[:19].replace("T", " ")
-
-
 def _cgpus(lease: dict[str, Any]) -> list[dict[str, Any]]:
     cgpus: list[dict[str, Any]] = (lease.get("reading") or {}).get("cgpus", [])
     return cgpus

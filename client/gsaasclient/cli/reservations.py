@@ -15,8 +15,8 @@ from gsaasclient.cli.made import given_back_unless_told
 from gsaasclient.cli.output import print_list, print_note, print_resource
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
-from gsaasclient.cli.readings import clock_time
 from gsaasclient.cli.tables import facts
+from gsaasclient.times import local
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ COLUMNS = (
         lambda one: one["cgpus"]["memory_mb"],
         text=lambda one: _size(one),
     ),
-    Column("start", "from (UTC)", text=lambda one: str(clock_time(one["start"]))),
-    Column("end", "to (UTC)", text=lambda one: str(clock_time(one["end"]))),
+    Column("start", "from", text=lambda one: local(one["start"])),
+    Column("end", "to", text=lambda one: local(one["end"])),
     Column("kept"),
 )
 
@@ -124,8 +124,8 @@ def _describe(made: Reservation) -> str:
         ("name", made["name"]),
         ("status", made["status"]),
         ("cGPUs", f"{made['cgpus']['count']}, {_size(made)} each"),
-        ("from", f"{clock_time(made['start'])} UTC"),
-        ("to", f"{clock_time(made['end'])} UTC"),
+        ("from", local(made["start"])),
+        ("to", local(made["end"])),
     ]
     then = (
         f"gsaas -l {cgpus.to_options(made['cgpus'])} -reservation={made['id']}  launch in it then"

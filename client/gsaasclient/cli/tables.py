@@ -67,6 +67,11 @@ def clip(text: str, columns: int, *, fill: bool = False) -> str:
     return text[:columns].ljust(columns) if fill else text[:columns]
 
 
+def shortened(text: str, columns: int) -> str:
+    """Return *text*, or if it takes more *columns* of a terminal its beginning and an ellipsis."""
+    return text if clip(text, columns) == text else f"{clip(text, columns - 1)}…"
+
+
 def _align(lines: Sequence[list[str]], alignments: Sequence[Literal["l", "r"]]) -> str:
     """Return *lines* of cells as columns; the alignment of each column is `l` or `r`."""
     # Imported here, because most commands print no table.

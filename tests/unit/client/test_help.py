@@ -42,6 +42,21 @@ def test_the_help_of_a_command_has_its_options_and_an_example_that_can_be_typed(
     assert parse(words, COMMANDS)[0] is command
 
 
+@pytest.mark.parametrize("columns", ["60", "80", "200"])
+def test_help_fits_in_the_width_of_the_terminal_and_says_the_same(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    width = help.columns()
+    assert width == min(int(columns), help.WIDTH)
+    for text, narrow in [
+        (help.of_program(), help.of_program(width)),
+        *((help.of_command(c), help.of_command(c, width)) for c in COMMANDS.values()),
+    ]:
+        assert narrow.split() == text.split()
+        prose = [line for line in narrow.splitlines() if not line.startswith(("usage:", "  gsaas"))]
+        written = {line for line in text.splitlines() if line.startswith(" ")}
+        assert [line for line in prose if len(line) > width and line not in written] == []
+
+
 @pytest.mark.parametrize("word", COMMANDS)
 def test_every_command_has_its_handler(word):
     module, function = COMMANDS[word].handler.function.split(":")

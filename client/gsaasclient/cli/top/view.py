@@ -12,6 +12,7 @@ from gsaasclient import lease_fields
 from gsaasclient.cli import readings
 from gsaasclient.cli.queue import describe_estimate
 from gsaasclient.cli.tables import cell, table
+from gsaasclient.times import local
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,14 +132,14 @@ def _leases(leases: list[dict[str, Any]]) -> str:
             readings.per_second(readings.path(lease, "received_bytes_per_second")),
             readings.path(lease, "connections"),
             _idle(lease),
-            readings.clock_time(lease["created_at"]),
+            local(lease["created_at"]),
         )
         for lease in leases
         if lease["status"] != "QUEUED"
     ]
     headings = (
         *("lease", "name", "project", "status", "", "cGPUs", "each", "busy %", "MiB in use"),
-        *("sent", "received", "conns", "idle since (UTC)", "since (UTC)"),
+        *("sent", "received", "conns", "idle since", "since"),
     )
     return table(headings, rows) if rows else ""
 
@@ -146,7 +147,7 @@ def _leases(leases: list[dict[str, Any]]) -> str:
 def _idle(lease: dict[str, Any]) -> str | None:
     """Return since when nothing has used *lease*, and what follows if that goes on; None if it is in use."""
     times = [
-        (field.heading, readings.clock_time(value))
+        (field.heading, local(value))
         for field in lease_fields.FIELDS
         if field.line and (value := field.value(lease))
     ]
