@@ -314,7 +314,7 @@ def _reason_now(
         clauses.append((count, (one if count == 1 else several).format(**request.to_dict())))
     fitting = len(gpus) - sum(count for _, count in filters)
     if fitting:
-        clauses.append((fitting, f"would fit, but {_shortage(request, fitting, count_now)}"))
+        clauses.append((fitting, _shortage(request, fitting, count_now)))
     (first, phrase), *rest = clauses
     parts = [f"{first} of {_gpus_phrase(len(gpus))} {phrase}"]
     parts += [f"{count} {phrase}" for count, phrase in rest]
@@ -322,17 +322,19 @@ def _reason_now(
 
 
 def _shortage(request: Request, fitting: int, count_now: int) -> str:
-    """Return why GPUs that fit are not enough."""
+    """Return what follows the number of GPUs that fit: why they are not enough."""
     if request.locality == LOCAL:
-        return f"no compute host has room for more than {count_now}"
+        return f"would fit, but no compute host has room for more than {count_now}"
     if request.on_one_host:
-        return f"no host has room for more than {count_now}"
+        return f"would fit, but no host has room for more than {count_now}"
     if request.hosts == SPREAD and request.locality != REMOTE:
-        return f"they are on {count_now} host" + ("s" if count_now != 1 else "")
+        return f"would fit, but they are on {count_now} host" + ("s" if count_now != 1 else "")
     if request.locality == REMOTE:
-        return f"with one compute host left for the VM there is room for {count_now}"
-    together = "has" if fitting == 1 else "together have"
-    return f"{together} room for only {count_now}"
+        return f"would fit, but with one compute host left for the VM there is room for {count_now}"
+    if request.exclusive:
+        return f"{'is' if fitting == 1 else 'are'} free, and the request is for {request.count}"
+    have = "has" if fitting == 1 else "have"
+    return f"would fit, but {have} room for only {count_now} of the {request.count} cGPUs"
 
 
 def _reason_never(
@@ -355,20 +357,23 @@ def _reason_never(
         )
     wanted = _request_phrase(request)
     if request.locality == LOCAL:
-        return f"{wanted} on one host cannot be had: no compute host can hold more than {count_when_idle}"
+        return f"{wanted} on one host cannot be had: no compute host has room for more than {count_when_idle}"
     if request.on_one_host:
         host = "host beside the VM's" if request.locality == REMOTE else "host"
-        return f"{wanted} on one host cannot be had: no {host} can hold more than {count_when_idle}"
+        return f"{wanted} on one host cannot be had: no {host} has room for more than {count_when_idle}"
     if request.hosts == SPREAD and request.locality != REMOTE:
         hosts = len({gpu.host for gpu in asked})
         of_them = "the GPUs are" if not kind else f"the GPUs{kind} are"
         return f"{wanted} on as many hosts cannot be had: {of_them} on {hosts}"
     if request.locality == REMOTE:
         return (
-            f"{wanted} cannot be had: the GPUs beside one compute host can hold {count_when_idle}"
+            f"{wanted} cannot be had: beside one compute host there is room for {count_when_idle}"
         )
+    if request.exclusive:
+        return f"{wanted} cannot be had: this cloud has {_gpus_phrase(len(asked))}{kind}"
     owned = f"{_gpus_phrase(len(asked))}{kind or ' of this cloud'}"
-    return f"{wanted} cannot be had: the {owned} can hold {count_when_idle}"
+    have = "has" if len(asked) == 1 else "have"
+    return f"{wanted} cannot be had: the {owned} {have} room for {count_when_idle} when nobody else uses them"
 
 
 def _unmet_requirement(request: Request, gpus: Sequence[Gpu]) -> str:

@@ -17,7 +17,7 @@ from gsaas.objects.lifecycle import Status
 from gsaas.objects.placement import Refusal
 from gsaas.objects.request import Request
 
-TIME_OVER = "no GPUs became free for it in the time that it was to wait; ask again, or wait longer"
+TIME_OVER = "no GPUs became free for it in the time that it was to wait"
 SILENT = "the client that waited for it has stopped asking"
 
 

@@ -160,11 +160,11 @@ def test_a_requirement_that_is_busy_is_counted_and_the_nearest_request_drops_it(
         ),
         "one": (
             {"count": 5, "hosts": "one"},
-            "5 whole GPUs on one host cannot be had: no host can hold more than 4",
+            "5 whole GPUs on one host cannot be had: no host has room for more than 4",
         ),
         "model and count": (
             {"count": 5, "gpu_model": "h200"},
-            "5 whole GPUs cannot be had: the 4 GPUs of model h200 can hold 4",
+            "5 whole GPUs cannot be had: this cloud has 4 GPUs of model h200",
         ),
     }.values(),
     ids=repr,

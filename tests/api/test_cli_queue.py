@@ -195,3 +195,22 @@ def test_the_answer_in_json_is_as_the_api_says_it(desk):
     desk.type("-l", *WHOLE, "-wait", "-nowait")
 
     assert json.loads(desk.type("queue", "-f=json")[1])["places"][0]["attended"] is False
+
+
+def test_a_lease_that_got_no_gpus_in_its_time_is_told_apart_from_one_that_was_released(desk):
+    alloc(desk, *ALL)
+    desk.type("-l", *WHOLE, "-wait=10m", "-nowait", "-name=late")
+    desk.type("-l", *WHOLE, "-wait", "-nowait", "-name=given-up")
+    with desk.world.database.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "UPDATE leases SET wait_until = '2020-01-01 00:00:00.000000' WHERE name = 'late'"
+        )
+    desk.world.claims.queue.drop_overdue()
+    desk.type("-t", "given-up")
+    rows = desk.type("list", "-status=RELEASED", "-c=name", "-c=status")[1].splitlines()[1:]
+    assert {tuple(row.split(maxsplit=1)) for row in rows} == {
+        ("late", "RELEASED, got no GPUs"),
+        ("given-up", "RELEASED"),
+    }
+    shown = desk.type("show", "late")[1]
+    assert "no GPUs became free for it in the time that it was to wait\n" in shown

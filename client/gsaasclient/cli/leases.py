@@ -74,6 +74,13 @@ def _left_if_near(lease: Lease) -> str | None:
         return None
     seconds = left(lease["ends_at"], time())
     return describe_left(seconds) if seconds <= END_IS_NEAR else None
+QUEUE_STEP = "queue"
+"""The step in the fault of a lease that left the queue without GPUs."""
+
+
+def _got_no_gpus(lease: Lease) -> bool:
+    """Return whether it left the queue without GPUs, be it that its time was over: nobody released it."""
+    return (lease.get("fault") or {}).get("step") == QUEUE_STEP
 
 
 _TEXTS: dict[str, Callable[[Lease], object]] = {
@@ -82,6 +89,7 @@ _TEXTS: dict[str, Callable[[Lease], object]] = {
         + (", degraded" if lease["degraded"] else "")
         + (", idle" if lease.get("idle_since") else "")
         + (f", ends {left}" if (left := _left_if_near(lease)) else "")
+        + (", got no GPUs" if _got_no_gpus(lease) else "")
     ),
     "memory_mb": lambda lease: size(lease["cgpus"]),
     "problems": lambda lease: "; ".join(lease.get("problems", [])),
@@ -429,7 +437,7 @@ def describe(lease: Lease, called: str, vm: Vm | None = None, *, took: bool = Fa
     if lease["degraded"]:
         pairs.append(("degraded", "; ".join(lease.get("degraded_reasons", [UNKNOWN_REASON]))))
     if lease.get("fault"):
-        pairs.append(("fault", f"{lease['fault']['message']}{_step(lease['fault'])}"))
+        pairs.append(("fault", _describe_fault(lease["fault"])))
     pairs += _activity(lease)
     dropped = {reason: n for reason, n in (lease.get("dropped_packets") or {}).items() if n}
     if dropped:
@@ -507,6 +515,12 @@ def _next_commands(called: str, vm: Vm | None) -> str:
             (f"gsaas -t -id={called}", "end it"),
         ]
     )
+
+
+def _describe_fault(fault: dict[str, str | None]) -> str:
+    """Return what was wrong; at which step is left out where the message is about that step itself."""
+    message = str(fault["message"])
+    return message if fault["step"] == QUEUE_STEP else f"{message}{_step(fault)}"
 
 
 def _step(fault: dict[str, str | None]) -> str:

@@ -38,7 +38,7 @@ MIXED = [
 
 BUSY = {
     "3 of 8 GPUs lack 4096 MiB free, 4 are held exclusively, 1 would fit, but has room for "
-    "only 2; the largest request that would fit now is 2 cGPUs of 4096 MiB": (
+    "only 2 of the 3 cGPUs; the largest request that would fit now is 2 cGPUs of 4096 MiB": (
         MIXED,
         Request(3, "shared", 4096),
     ),
@@ -51,7 +51,7 @@ BUSY = {
         MIXED,
         Request(1),
     ),
-    "1 of 3 GPUs is in use, 2 would fit, but together have room for only 2; "
+    "1 of 3 GPUs is in use, 2 are free, and the request is for 3; "
     "the largest request that would fit now is 2 whole GPUs": (
         [gpu("a", 0, used_mb=1), gpu("a", 1), gpu("b", 0)],
         Request(3),
@@ -97,12 +97,12 @@ IMPOSSIBLE = {
         MIXED,
         Request(1, "shared", 20000),
     ),
-    "9 whole GPUs cannot be had: the 8 GPUs of this cloud can hold 8": (MIXED, Request(9)),
-    "9 cGPUs of 9000 MiB cannot be had: the 8 GPUs of this cloud can hold 8": (
+    "9 whole GPUs cannot be had: this cloud has 8 GPUs": (MIXED, Request(9)),
+    "9 cGPUs of 9000 MiB cannot be had: the 8 GPUs of this cloud have room for 8 when nobody else uses them": (
         MIXED,
         Request(9, "shared", 9000),
     ),
-    "5 whole GPUs on one host cannot be had: no compute host can hold more than 4": (
+    "5 whole GPUs on one host cannot be had: no compute host has room for more than 4": (
         MIXED,
         Request(5, locality="local"),
     ),
@@ -110,24 +110,24 @@ IMPOSSIBLE = {
         [gpu("x", 0)],
         Request(1, locality="local"),
     ),
-    "2 whole GPUs cannot be had: the GPUs beside one compute host can hold 1": (
+    "2 whole GPUs cannot be had: beside one compute host there is room for 1": (
         [gpu("a", 0), gpu("b", 0)],
         Request(2, locality="remote"),
     ),
 }
 
 IMPOSSIBLE |= {
-    "2 cGPUs of 2048 MiB on one host cannot be had: no host can hold more than 1; the largest request that would fit "
-    f"now is 1 cGPU of 2048 MiB; {ONE_DAEMON}2 cGPUs of 2048 MiB would fit now {ALLOWED}": (
+    "2 cGPUs of 2048 MiB on one host cannot be had: no host has room for more than 1; the largest request that would "
+    f"fit now is 1 cGPU of 2048 MiB; {ONE_DAEMON}2 cGPUs of 2048 MiB would fit now {ALLOWED}": (
         [gpu("a", 0), gpu("b", 0)],
         Request(2, "shared", 2048, one_daemon=True),
     ),
-    f"3 whole GPUs on one host cannot be had: no host can hold more than 2; {ONE_DAEMON}3 whole GPUs could be had "
+    f"3 whole GPUs on one host cannot be had: no host has room for more than 2; {ONE_DAEMON}3 whole GPUs could be had "
     f"{ALLOWED}": (
         [gpu(host, index, used_mb=1) for host in "ab" for index in range(2)],
         Request(3, one_daemon=True),
     ),
-    "5 whole GPUs on one host cannot be had: no host can hold more than 1": (
+    "5 whole GPUs on one host cannot be had: no host has room for more than 1": (
         [gpu("a", 0), Gpu("MIG-0", "b", 0, 1), Gpu("MIG-1", "b", 1, 1)],
         Request(5, one_daemon=True),
     ),
@@ -162,7 +162,7 @@ def test_devices_of_another_kind_are_named_and_never_suggested():
     )
     assert (refusal.impossible, refusal.nearest) == (False, None)
     refusal = Pool(OF_BOTH_KINDS).propose(Request(3, kind="cpu"), FIRST_FIT)
-    assert refusal.reason == ("3 whole GPUs cannot be had: the 2 GPUs of kind cpu can hold 2")
+    assert refusal.reason == ("3 whole GPUs cannot be had: this cloud has 2 GPUs of kind cpu")
     assert refusal.nearest == Request(2, kind="cpu")
 
 
