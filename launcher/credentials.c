@@ -2,6 +2,7 @@
 #include "credentials.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "private_file.h"
@@ -30,6 +31,8 @@ bool credentials_read(struct api *api)
     const char *url = json_string_value(json_object_get(document, "url"));
     const char *token = json_string_value(json_object_get(document, "token"));
     bool usable = url && token && api_accepts(url, token);
+    if (usable && is_set("GSAAS_CREDENTIALS") && (is_set("OS_CLOUD") || is_set("OS_AUTH_URL")))
+        fputs("note: GSAAS_CREDENTIALS is used, and not the OS_ variables\n", stderr);
     if (usable)
         api_use(api, url, token, NULL, false);
     text_free(&file);

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from gsaasclient.cloud import CloudCredentials
     from gsaasclient.credentials import Credentials, KeystoneCredentials
+    from gsaasclient.transport import Response
     from gsaasclient.vms import Vm
 
 API_VERSION = "1.0"
@@ -61,6 +62,10 @@ class Client:
     def __init__(self, credentials: Credentials | KeystoneCredentials | CloudCredentials) -> None:
         self._transport = credentials.connect()
 
+    def hurry(self, seconds: float) -> None:
+        """Wait for at most *seconds* for an answer to further requests, as after an interrupt."""
+        self._transport.timeout = seconds
+
     def launch(self, lease: dict[str, Any], key: str | None = None) -> Any:
         """Request a *lease* as `POST /v1/leases` takes it, and return the answer.
 
@@ -96,7 +101,13 @@ class Client:
         if body is not None:
             content = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
-        return decode(self._transport.send(method, path, content, headers))
+        return decode(self.send(method, path, content, headers))
+
+    def send(
+        self, method: str, path: str, content: bytes | None, headers: dict[str, str]
+    ) -> Response:
+        """Send a request and return the response, as `Transport.send` does."""
+        return self._transport.send(method, path, content, headers)
 
     def resolve(self, noun: str, name: str) -> str:
         """Return the id of the image, flavor or network with this *name*; *name* itself if it is an id.

@@ -63,6 +63,7 @@ class CachedTransport(Transport):
         if self._direct is None or self._token is None:
             return None
         response: Response | None
+        self._direct.timeout = self.timeout
         try:
             response = self._direct.send(method, path, content, headers)
         except NotConnectedError:
@@ -102,6 +103,7 @@ class CachedTransport(Transport):
 
             self._cloud = CloudCredentials(self._cache).connect()
             self._direct = self._token = None
+        self._cloud.timeout = self.timeout
         return self._cloud
 
 

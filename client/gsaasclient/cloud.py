@@ -30,7 +30,7 @@ from gsaasclient.errors import (
     CredentialsError,
     UnreachableError,
 )
-from gsaasclient.transport import TIMEOUT, Response, Transport
+from gsaasclient.transport import Response, Transport
 
 for _library in ("keystoneauth", "openstack"):
     # Without a handler they print their errors to standard error, where our own messages say the same.
@@ -108,7 +108,7 @@ class CloudTransport(Transport):
                 data=content,
                 headers=headers,
                 raise_exc=False,
-                timeout=TIMEOUT,
+                timeout=self.timeout,
             ),
             f"the GSaaS API at {base}",
         )

@@ -45,11 +45,10 @@ class Credentials:
                 mode = os.fstat(file.fileno()).st_mode
                 document = json.load(file)
         except FileNotFoundError:
-            raise CredentialsError(
-                f"there are no credentials at {path}: start gsaas-standalone, which writes "
-                f"{DEFAULT_CREDENTIALS}, or name a file with {CREDENTIALS_VARIABLE}, or a cloud "
-                "with OS_CLOUD"
-            ) from None
+            hint = f"{CREDENTIALS_VARIABLE} names that file; without it, OS_CLOUD names a cloud"
+            if str(path) == DEFAULT_CREDENTIALS:
+                hint = _what_to_name()
+            raise CredentialsError(f"there are no credentials at {path}; {hint}") from None
         except OSError as error:
             raise CredentialsError(
                 f"the credentials in {path} cannot be read: {error.strerror}; "
@@ -123,6 +122,39 @@ def find_credentials(environment: Mapping[str, str]) -> Credentials | KeystoneCr
     if not path and any(environment.get(name) for name in KEYSTONE_VARIABLES):
         return KeystoneCredentials(environment)
     return Credentials.read(path or DEFAULT_CREDENTIALS)
+
+
+def are_two(environment: Mapping[str, str]) -> bool:
+    """Return whether *environment* names a file of credentials, and Keystone's, which are not used then."""
+    file = environment.get(CREDENTIALS_VARIABLE)
+    return bool(file) and any(environment.get(name) for name in KEYSTONE_VARIABLES)
+
+
+def _what_to_name() -> str:
+    """Return what a user without credentials can do: with clouds.yaml, name one of its clouds."""
+    clouds = _clouds(os.environ)
+    known = f", one of {', '.join(clouds)}" if clouds else " of your clouds.yaml"
+    return (
+        f"name a cloud with OS_CLOUD{known}, or a file with {CREDENTIALS_VARIABLE}; gsaas-standalone writes "
+        f"{DEFAULT_CREDENTIALS}"
+    )
+
+
+def _clouds(environment: Mapping[str, str]) -> list[str]:
+    """Return the names of the clouds in the first configuration file of the SDK that has some."""
+    # Imported here, because only a user without credentials needs it.
+    import yaml
+
+    from gsaasclient.token_cache import configuration_files
+
+    for path in configuration_files(environment, environment.get("HOME", "/")):
+        try:
+            clouds = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["clouds"]
+            if clouds:
+                return sorted(str(name) for name in clouds)
+        except (OSError, ValueError, LookupError, TypeError, yaml.YAMLError):
+            continue
+    return []
 
 
 def _is_http(url: str) -> bool:

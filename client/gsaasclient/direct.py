@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from gsaasclient.errors import ConnectionLostError, NotConnectedError, UnreachableError
-from gsaasclient.transport import TIMEOUT, Response, Transport
+from gsaasclient.transport import Response, Transport
 
 TYPE_CHECKING = False  # what `typing` would say, without loading it
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ class DirectTransport(Transport):
 
                 context = ssl.create_default_context(cafile=self._bundle)
                 connection: HTTPConnection = client.HTTPSConnection(
-                    host, port, timeout=TIMEOUT, context=context
+                    host, port, timeout=self.timeout, context=context
                 )
             else:
-                connection = client.HTTPConnection(host, port, timeout=TIMEOUT)
+                connection = client.HTTPConnection(host, port, timeout=self.timeout)
             connection.connect()
         except OSError as error:
             raise self._unreachable(NotConnectedError, error) from error

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
             """Return the value of a header field, or None if the response has none."""
 
 
-TIMEOUT = 60
+TIMEOUT = 60.0
 """Seconds for which a request may wait for the next bytes."""
 
 
@@ -32,6 +32,9 @@ class Response:
 
 class Transport:
     """Carries requests to the API, with the caller's token."""
+
+    timeout = TIMEOUT
+    """Seconds for which the next request may wait for the next bytes."""
 
     def send(
         self, method: str, path: str, content: bytes | None, headers: dict[str, str]

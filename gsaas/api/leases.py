@@ -305,8 +305,14 @@ def _check_access(request: ApiRequest, lease: Lease, rule: str) -> None:
 
 
 def _dotenv(variables: Mapping[str, str]) -> str:
-    """Return *variables* as a .env file: values in double quotes, with a backslash before special characters."""
-    return "".join(
-        '{}="{}"\n'.format(name, re.sub(r'([\\"$`])', r"\\\1", value))
-        for name, value in variables.items()
-    )
+    """Return *variables* as a .env file. What needs no quotes has none: docker's and podman's --env-file keep them.
+
+    Other values are in double quotes, with a backslash before special characters.
+    """
+
+    def quoted(value: str) -> str:
+        if re.fullmatch(r"[A-Za-z0-9_./:@%+,=-]*", value):
+            return value
+        return '"{}"'.format(re.sub(r'([\\"$`])', r"\\\1", value))
+
+    return "".join(f"{name}={quoted(value)}\n" for name, value in variables.items())

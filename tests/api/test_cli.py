@@ -362,7 +362,7 @@ def test_the_environment_can_be_evaluated_by_a_shell(desk):
     wanted = json.loads(desk.type("env", lease["id"], "-json")[1])
     assert wanted["RCUDA_DEVICE_COUNT"] == "2"
     assert {k: seen[k.encode()].decode() for k in wanted} == wanted
-    assert 'RCUDA_DEVICE_COUNT="2"' in desk.type("env", lease["id"], "-dotenv")[1]
+    assert "RCUDA_DEVICE_COUNT=2\n" in desk.type("env", lease["id"], "-dotenv")[1]
     assert desk.type("env", lease["id"], "-dotenv", "-json")[0] == 2
 
 

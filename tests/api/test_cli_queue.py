@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gsaas.db import leases
-from gsaasclient import UnreachableError
+from gsaasclient import Credentials, UnreachableError
 from gsaasclient.cli import queue
 from tests.support.waiting import until
 
@@ -109,6 +109,16 @@ def test_an_interrupt_gives_up_the_place(desk):
     assert (client.returncode, out) == (130, "")
     assert "interrupted; the place in the queue is released" in err
     assert waiting(desk) == []
+
+
+def test_an_interrupt_while_the_api_is_away_ends_and_says_how_to_give_up_the_place(monkeypatch):
+    def interrupted(*_) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(queue, "_poll", interrupted)
+    away = queue.Client(Credentials("http://127.0.0.1:1", "t"))
+    with pytest.raises(KeyboardInterrupt, match=r"the place in the queue is kept.*: gsaas -t 28"):
+        queue.wait(away, {"id": "28", "status": "QUEUED", "queue": None})
 
 
 def test_a_place_is_kept_without_a_waiting_client(desk):

@@ -12,6 +12,7 @@ import pytest
 
 import gsaas.conf
 from gsaas.api.keystone import Keystone
+from gsaasclient import credentials
 from gsaasclient.cli import main
 from tests.api.server import serving
 from tests.api.test_keystone import SETTINGS
@@ -144,8 +145,23 @@ def test_a_file_of_credentials_is_used_before_keystone(user, tmp_path):
     path.write_text(json.dumps({"url": user.url, "token": "first"}))
     path.chmod(0o600)
     user.set(GSAAS_CREDENTIALS=str(path))
-    user.read("list")
+    assert user.type("list")[2] == "note: GSAAS_CREDENTIALS is used, and not the OS_ variables\n"
     assert "ada" not in user.keystone.sign_ins
+
+
+def test_who_has_no_credentials_is_told_of_the_clouds_in_clouds_yaml(tmp_path, capsys, monkeypatch):
+    for name in ("GSAAS_CREDENTIALS", "OS_CLOUD", "OS_AUTH_URL", "OS_CLIENT_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(credentials, "DEFAULT_CREDENTIALS", str(tmp_path / "none.json"))
+    monkeypatch.chdir(tmp_path)
+    assert main.main(["list"]) == 1
+    assert "name a cloud with OS_CLOUD" in capsys.readouterr().err
+    (tmp_path / "clouds.yaml").write_text("clouds: {mine: {}, other: {}}\n")
+    assert main.main(["list"]) == 1
+    said = capsys.readouterr().err
+    assert (
+        "name a cloud with OS_CLOUD, one of mine, other, or a file with GSAAS_CREDENTIALS" in said
+    )
 
 
 @pytest.mark.parametrize("end", ["", "/", "/v1", "/v1/"])

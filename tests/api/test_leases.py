@@ -212,6 +212,7 @@ def test_the_environment_reads_the_same_in_every_format(world, format):
             assert as_a_shell_reads(response.text) == expected
         case "dotenv":
             assert as_a_shell_reads(f"set -a\n{response.text}") == expected
+            assert set(response.text.splitlines()) == {f"{k}={v}" for k, v in expected.items()}
 
 
 def as_a_shell_reads(lines: str) -> dict[str, str]:

@@ -166,6 +166,15 @@ def test_a_value_that_the_api_refuses_is_a_mistake_of_the_line(api: World, launc
     assert statuses(api) == []
 
 
+def test_a_note_says_which_of_two_credentials_is_used(api: World, launcher: Launcher):
+    launcher.environment = {"OS_CLOUD": "mine"}
+    ran = launcher.run(*ONE, "true")
+    assert (ran.returncode, ran.stderr) == (
+        0,
+        "note: GSAAS_CREDENTIALS is used, and not the OS_ variables\n",
+    )
+
+
 @pytest.mark.parametrize("memory", ["1024", "1G"])
 def test_memory_without_a_mode_is_a_share(api: World, launcher: Launcher, memory: str):
     ran = launcher.run("-ncgpus=1", f"-poolmem={memory}", "--", "true")

@@ -15,6 +15,10 @@ from gsaasclient.cli.exit_statuses import BUSY, DONE, FAILED, INTERRUPTED, WRONG
 from gsaasclient.cli.parser import HelpRequested, UsageError, parse
 from gsaasclient.cli.standard_files import OutputError, Writing, open_closed, say
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from gsaasclient import Client
+
 DEBUG_VARIABLE = "GSAAS_DEBUG"
 RENEW = "renew-token"
 """What the program in C runs when its cached token is not accepted any more (launcher/python.h). Not for users."""
@@ -64,12 +68,12 @@ def _run(words: Sequence[str]) -> int:
     # Imported here: neither help nor a line that is not valid needs the client.
     from importlib import import_module
 
-    from gsaasclient import ApiError, Client, ClientError, StillBusyError, find_credentials
+    from gsaasclient import ApiError, ClientError, StillBusyError
 
     module, function = command.handler.function.split(":")
     handler = getattr(import_module(f"gsaasclient.cli.{module}"), function)
     try:
-        client = None if command.handler.offline else Client(find_credentials(os.environ))
+        client = None if command.handler.offline else _client()
         status: int = handler(client, values)
         return status
     except UsageError as error:  # a rule that only the command itself can check
@@ -86,6 +90,21 @@ def _run(words: Sequence[str]) -> int:
     except ClientError as error:
         _print_error(str(error))
         return BUSY if isinstance(error, StillBusyError) else command.handler.failure_status
+
+
+def _client() -> Client:
+    """Return the client with the credentials of the environment. Raises `CredentialsError`."""
+    from gsaasclient.api import Client
+    from gsaasclient.credentials import CREDENTIALS_VARIABLE, are_two, find_credentials
+
+    credentials = find_credentials(os.environ)
+    if are_two(os.environ):
+        say(f"note: {CREDENTIALS_VARIABLE} is used, and not the OS_ variables\n")
+    if sys.stderr.isatty():
+        from gsaasclient.cli.patience import PatientClient
+
+        return PatientClient(credentials)
+    return Client(credentials)
 
 
 def _renew_token() -> int:

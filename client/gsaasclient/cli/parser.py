@@ -277,6 +277,8 @@ def _parse_options(command: CommandSpec, words: list[str]) -> SimpleNamespace:
             setattr(values, option.attribute, [*getattr(values, option.attribute), value])
             continue
         if option.name in seen:
+            if command.takes_command and not word.startswith("-"):
+                raise _command_without_dashes(word)
             raise UsageError(f"-{option.name} is given twice")
         seen.add(option.name)
         setattr(values, option.attribute, value)
@@ -292,6 +294,8 @@ def _parse_option(
     """
     if not word.startswith("-") or word == "-":
         if command.positional is None:
+            if command.takes_command:
+                raise _command_without_dashes(word)
             raise UsageError(f"gsaas {command.name} takes no argument '{word}'")
         option = options[command.positional]
         return option, option.parse_value(word)
@@ -319,6 +323,10 @@ def _parse_option(
         if (_option_name(value.partition("=")[0]) or "") in options:
             value = ""
     return option, option.parse_value(value)
+
+
+def _command_without_dashes(word: str) -> UsageError:
+    return UsageError(f"put -- before the command: -- {word} …")
 
 
 def _suggest_command(name: str, commands: Mapping[str, CommandSpec]) -> str:

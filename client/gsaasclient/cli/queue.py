@@ -29,6 +29,9 @@ RETRY_DELAY = 1.0
 OUTAGE_TIMEOUT = 45.0
 """Seconds for which the API may be unreachable: less than [queue]client_timeout, after which the place is lost."""
 
+AFTER_INTERRUPT = 3.0
+"""Seconds for which the API may take to answer after an interrupt: whoever interrupts does not want to wait."""
+
 _UNKNOWN = "interrupted during the request; gsaas list shows whether a lease was made"
 
 COLUMNS = (
@@ -84,7 +87,13 @@ def wait(client: Client, lease: Lease) -> Lease:
                 progress.show("QUEUED", describe_position(lease["queue"]))
                 lease = _poll(client, lease, INTERACTIVE_POLL if progress.interactive else POLL)
     except KeyboardInterrupt:
-        client.request("DELETE", path)
+        client.hurry(AFTER_INTERRUPT)
+        try:
+            client.request("DELETE", path)
+        except ClientError as error:
+            raise KeyboardInterrupt(
+                f"interrupted, but the place in the queue is kept, as {error}; to give it up: gsaas -t {lease['id']}"
+            ) from None
         raise KeyboardInterrupt("interrupted; the place in the queue is released") from None
     if lease["status"] in ("RELEASING", "RELEASED"):
         fault = lease.get("fault")
@@ -117,6 +126,7 @@ def _give_up(client: Client, lease: Lease, key: str) -> None:
 
     Raises `KeyboardInterrupt` if that fails or is interrupted as well.
     """
+    client.hurry(AFTER_INTERRUPT)
     try:
         made = client.launch(lease, key)["lease"]
         if made["status"] not in ("RELEASING", "RELEASED"):

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a command on a terminal says while the API does not answer."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from gsaasclient.cli import patience
+from gsaasclient.credentials import Credentials
+from gsaasclient.transport import Response, Transport
+from tests.support.waiting import PATIENCE
+
+
+class Hanging(Transport):
+    """Answers once something was said."""
+
+    def __init__(self, said: threading.Event) -> None:
+        self._said = said
+
+    def send(
+        self, method: str, path: str, content: bytes | None, headers: dict[str, str]
+    ) -> Response:
+        assert self._said.wait(PATIENCE)
+        return Response(200, "OK", {}, b"")
+
+
+@pytest.fixture
+def client(monkeypatch: pytest.MonkeyPatch) -> patience.PatientClient:
+    monkeypatch.setattr(Credentials, "connect", lambda _self: Transport())
+    return patience.PatientClient(Credentials("http://nowhere", "t"))
+
+
+def test_a_command_says_what_it_waits_for(
+    client: patience.PatientClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, said = [], threading.Event()
+
+    def say(text: str) -> None:
+        lines.append(text)
+        said.set()
+
+    monkeypatch.setattr(patience, "say", say)
+    monkeypatch.setattr(patience, "PATIENCE", 0.0)
+    monkeypatch.setattr(client, "_transport", Hanging(said))
+    client.request("GET", "/v1/leases?name=web")
+    assert [line.partition("waiting")[2] for line in lines] == [
+        " for the GSaaS API to answer GET /v1/leases (Ctrl-C ends the wait)\n"
+    ]
+
+
+def test_an_answer_in_time_leaves_nothing_that_could_speak(
+    client: patience.PatientClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered = threading.Event()
+    answered.set()
+    monkeypatch.setattr(client, "_transport", Hanging(answered))
+    before = threading.active_count()
+    client.request("GET", "/v1/leases")
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join(PATIENCE)
+    assert threading.active_count() == before
