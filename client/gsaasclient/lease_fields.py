@@ -118,7 +118,7 @@ FIELDS = (
         warning=("idle, ends at {}", "It is idle, and ends at {} unless something uses it before."),
     ),
     Field("duration", kind=int, since="1.11"),
-    Field("ends_at", heading="ends", title="Ends At", since="1.11", line="{left}, at {} UTC"),
+    Field("ends_at", heading="ends", title="Ends At", since="1.11", line="{left}, at {}"),
     Field("reading", kind=dict, since="1.5"),
     Field("dropped_packets", kind=dict),
     Field("problems", kind=list, since="1.10"),

@@ -74,6 +74,8 @@ def _left_if_near(lease: Lease) -> str | None:
         return None
     seconds = left(lease["ends_at"], time())
     return describe_left(seconds) if seconds <= END_IS_NEAR else None
+
+
 QUEUE_STEP = "queue"
 """The step in the fault of a lease that left the queue without GPUs."""
 
@@ -108,8 +110,10 @@ COLUMNS = [
 ]
 LISTED = ("id", "name", "status", "cgpus", "memory_mb", "server_id")
 """The columns of a list of leases, unless others are picked."""
-SHORT_ID, SHORT_NAME = 8, 16
-"""Characters of an id, and columns of a name, in the table of leases, which fits in 80 columns of a terminal."""
+SHORT_ID = 8
+"""Characters of an id in the table of leases."""
+NAME_AND_STATUS, SHORTEST_NAME = 32, 8
+"""Columns of both together in that table, which fits in 80 columns of a terminal, and of a name at least."""
 
 VARIABLES = (
     Column("name", value=lambda variable: variable[0]),
@@ -280,10 +284,11 @@ def _describe_all(leases: list[Lease], now: float) -> str:
     if not leases:
         return "no leases; gsaas -l -ncgpus=1 launches a VM with one cGPU"
     texts = {column.name: column.text for column in COLUMNS}
+    longest = max(len(str(texts["status"](lease))) for lease in leases)
     rows = [
         (
             lease["id"][:SHORT_ID],
-            shortened(lease["name"], SHORT_NAME),
+            shortened(lease["name"], max(SHORTEST_NAME, NAME_AND_STATUS - longest)),
             *(texts[name](lease) for name in ("status", "cgpus", "memory_mb")),
             ((lease["server"] or {}).get("id") or "")[:SHORT_ID],
             age(lease["created_at"], now),

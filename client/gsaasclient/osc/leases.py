@@ -7,7 +7,6 @@ import argparse
 import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -35,7 +34,7 @@ from gsaasclient.osc.command import (
     message_of,
     shown,
 )
-from gsaasclient.quantities import moment, seconds
+from gsaasclient.quantities import seconds
 from gsaasclient.sdk.leases import Lease
 from gsaasclient.times import for_api
 
@@ -441,33 +440,17 @@ def add_end(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup
         "--for",
         dest="duration",
         metavar="<duration>",
-        type=_duration,
+        type=argument(seconds),
         help="how long it lasts from when it has its cGPUs, such as 8h, 30m or 2d; then it is ended",
     )
     group.add_argument(
         "--until",
         dest="ends_at",
         metavar="<time>",
-        type=_moment,
+        type=argument(for_api),
         help="when it ends, such as 18:00, 'tomorrow 9:00' or 2026-12-01T09:00+01:00",
     )
     return group
-
-
-def _duration(value: str) -> int:
-    """Convert to seconds. Raises `argparse.ArgumentTypeError`."""
-    try:
-        return seconds(value)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _moment(value: str) -> str:
-    """Convert a time as people write it to one with an offset. Raises `argparse.ArgumentTypeError`."""
-    try:
-        return moment(value, datetime.now(UTC)).isoformat(timespec="seconds")
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _consumer(args: argparse.Namespace) -> dict[str, Any]:

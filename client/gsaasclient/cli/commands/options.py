@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from gsaasclient.cli.parser import FOREVER, Option, any_number, capability, one_of, whole_number
 from gsaasclient.quantities import memory_mb, seconds
+from gsaasclient.times import for_api
 
 FORMATS = ("table", "json", "csv", "value", "yaml")
 FORMAT = Option(
@@ -57,6 +58,7 @@ CGPUS = (
         "SIZE",
         "GPU memory of each cGPU, such as 2G, or 2048 for MiB: a part of a GPU, which others may share",
         convert=memory_mb,
+        aliases=("memory",),
     ),
     Option(
         "locality",
@@ -108,14 +110,14 @@ END = (
         "DURATION",
         "how long the lease lasts from when it has its cGPUs, such as 8h, 30m or 2d; then it is ended, and its VM "
         "destroyed",
-        convert=lambda value: _seconds(value),
+        convert=seconds,
         mistaken_names=("duration", "time", "walltime"),
     ),
     Option(
         "until",
         "TIME",
         "when the lease ends, such as 18:00, 'tomorrow 9:00' or 2026-12-01T09:00+01:00",
-        convert=lambda value: _moment(value),
+        convert=for_api,
         mistaken_names=("ends-at", "ends_at", "end"),
     ),
 )
@@ -131,7 +133,7 @@ NEW_END = (
         "until",
         "TIME|never",
         "when it ends, such as 18:00, 'tomorrow 9:00' or 2026-12-01T09:00+01:00; never: it has no end any more",
-        convert=lambda value: value if value == "never" else _moment(value),
+        convert=lambda value: value if value == "never" else for_api(value),
     ),
 )
 
@@ -172,26 +174,10 @@ CONSUMER = (
 )
 
 
-def _seconds(value: str) -> int:
-    from gsaasclient.quantities import seconds
-
-    return seconds(value)
-
-
 def _new_duration(value: str) -> object:
     from gsaasclient.cli.changes import duration
 
     return duration(value)
-
-
-def _moment(value: str) -> str:
-    """Convert a time as people write it to one with an offset. Raises `ValueError`."""
-    # Imported here, because most commands get no time.
-    from datetime import UTC, datetime
-
-    from gsaasclient.quantities import moment
-
-    return moment(value, datetime.now(UTC)).isoformat(timespec="seconds")
 
 
 def _user_id(value: str) -> int | str:
