@@ -132,14 +132,20 @@ class CreateLease(CreateOne, LeaseCommand):
         parser = super().get_parser(prog_name)
         parser.add_argument("name", metavar="<name>", nargs="?", help="a name for the lease")
         cgpus.add_options(parser)
-        parser.add_argument("--image", metavar="<image>", help="image of the VM (name or ID)")
-        parser.add_argument("--flavor", metavar="<flavor>", help="flavor of the VM (name or ID)")
+        parser.add_argument(
+            "--image", metavar="<image>", help="image of the VM (name or ID; default: the cloud's)"
+        )
+        parser.add_argument(
+            "--flavor",
+            metavar="<flavor>",
+            help="flavor of the VM (name or ID; default: the cloud's)",
+        )
         parser.add_argument(
             "--network",
             metavar="<network>",
             action="append",
             default=[],
-            help="network of the VM (name or ID); repeat it for several",
+            help="network of the VM (name or ID); repeat it for several (default: the cloud's)",
         )
         parser.add_argument("--key-name", metavar="<key>", help="key pair to log in to the VM with")
         parser.add_argument(

@@ -144,12 +144,12 @@ RESERVATION = Option(
 )
 
 SERVER = (
-    Option("image", "IMAGE", "image that the VM boots from: its name or id"),
-    Option("flavor", "FLAVOR", "flavor of the VM: its name or id"),
+    Option("image", "IMAGE", "image that the VM boots from: its name or id (default: the cloud's)"),
+    Option("flavor", "FLAVOR", "flavor of the VM: its name or id (default: the cloud's)"),
     Option(
         "network",
         "NETWORK",
-        "network to attach: its name or id; may be repeated",
+        "network to attach: its name or id; may be repeated (default: the cloud's)",
         mistaken_names=("nic", "net-id"),
         repeatable=True,
     ),
