@@ -21,6 +21,7 @@ import datetime
 import heapq
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
@@ -143,7 +144,8 @@ def expected(
         while coming and waiting:
             at, _, share = heapq.heappop(coming)
             if (gpu := pool.get(share.gpu_uuid)) is not None:
-                show([gpu.release(share.memory_mb, generation=gpu.generation + 1)])
+                with suppress(ValueError):  # returned already, after *ends* were read
+                    show([gpu.release(share.memory_mb, generation=gpu.generation + 1)])
             if coming and coming[0][0] == at:
                 continue  # what ends at once is free at once
             at = max(at, now)

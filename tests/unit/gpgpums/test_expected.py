@@ -70,6 +70,13 @@ def test_an_end_that_has_passed_is_one_that_comes_at_once():
     assert expected(busy(1), [waits("a", 1)], ends(-1), NOON) == {"a": NOON}
 
 
+def test_what_was_returned_after_the_ends_were_read_is_free():
+    """Another thread's commit is in the pool, and not yet in what this one has read of the database."""
+    pool = busy(2)
+    pool.put(pool["GPU-0"].release(MEMORY, generation=1))
+    assert expected(pool, [waits("a", 2)], ends(1, 2), NOON) == {"a": NOON + 2 * HOUR}
+
+
 def test_gpus_that_are_gone_help_nobody():
     later = [*ends(2), (NOON + HOUR, Share("GPU-gone", MEMORY))]
     assert expected(busy(1), [waits("a", 1)], later, NOON) == {"a": NOON + 2 * HOUR}
