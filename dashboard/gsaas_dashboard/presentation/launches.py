@@ -17,6 +17,9 @@ WAITS = {
 }
 """What the page offers -> seconds in the queue. `FOREVER` is the other one, without a limit."""
 
+DURATIONS = {"": None, "3600": 3600, "28800": 28800, "86400": 86400, "604800": 604800}
+"""What the page offers -> seconds for which a lease has its cGPUs."""
+
 
 def cgpus(form: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cGPUs that the *form* asks for: its fields that have a value, as `cgpus` of a launch."""
@@ -39,6 +42,8 @@ def lease(form: Mapping[str, Any]) -> dict[str, Any]:
         fields["wait"] = None
     elif WAITS[wait] is not None:
         fields["wait"] = WAITS[wait]
+    if (duration := DURATIONS[form.get("duration") or ""]) is not None:
+        fields["duration"] = duration
     return fields
 
 

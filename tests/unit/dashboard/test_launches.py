@@ -26,6 +26,7 @@ FORM = {
     "key_name": "",
     "name": "",
     "wait": "no",
+    "duration": "",
 }
 
 
@@ -98,3 +99,8 @@ def test_parts_of_gpus_need_a_size() -> None:
     assert launches.is_shared_without_memory({"mode": "shared", "memory_mb": None})
     assert not launches.is_shared_without_memory(FORM)
     assert not launches.is_shared_without_memory({"mode": "exclusive"})
+
+
+def test_a_lease_lasts_as_long_as_was_chosen() -> None:
+    assert "duration" not in lease()
+    assert lease(duration="28800")["duration"] == 28800

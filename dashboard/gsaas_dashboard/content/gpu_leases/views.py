@@ -94,6 +94,7 @@ class Detail(views.HorizonTemplateView):
             ],
             "created": quantities.moment(lease.created_at),
             "wait_until": quantities.moment(lease.wait_until) if lease.wait_until else "",
+            "ends_at": quantities.moment(lease.ends_at) if lease.ends_at else "",
             "environment": "",
             "series": [],
         }

@@ -131,6 +131,17 @@ class GpusAction(workflows.Action, CgpuFields):
         ],
         initial=launches.NO_WAIT,
     )
+    duration = forms.ChoiceField(
+        label=_("How long"),
+        choices=[
+            ("", _("until it is released, or as long as this cloud allows")),
+            ("3600", _("an hour, and then it is released")),
+            ("28800", _("8 hours, and then it is released")),
+            ("86400", _("a day, and then it is released")),
+            ("604800", _("a week, and then it is released")),
+        ],
+        required=False,
+    )
     field_order = ["name_of_lease", "count", "mode", "memory_mb", "wait"]
 
     class Meta:
@@ -156,7 +167,7 @@ class GpusAction(workflows.Action, CgpuFields):
 
 class GpusStep(workflows.Step):
     action_class = GpusAction
-    contributes = ("name_of_lease", "wait", *CgpuFields.base_fields)
+    contributes = ("name_of_lease", "wait", "duration", *CgpuFields.base_fields)
 
     def contribute(self, data: dict[str, Any], context: dict[str, Any]) -> dict[str, Any]:
         context.update(data)
