@@ -167,6 +167,14 @@ class EndTooLate(GsaasError):
     )
 
 
+class EndIsOver(GsaasError):
+    """The end of a lease was to change that is over, or that has failed."""
+
+    code = "gsaas.lease.end.over"
+    status = 409
+    fmt = "lease %(id)s is %(status)s, so its end cannot be changed"
+
+
 class EndReserved(GsaasError):
     """The lease would have GPUs at a time for which they are reserved."""
 

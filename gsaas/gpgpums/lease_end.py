@@ -100,10 +100,10 @@ def of_plain_server(policy: EndPolicy) -> End:
 def changed(policy: EndPolicy, lease: Lease, wanted: End, now: datetime.datetime) -> Lease:
     """Return *lease* with the end that its owner wants now.
 
-    Raises `EndInPast`, `EndTooLate`, `EndMissing`, and `LeaseHasNoGpus` if it is over already.
+    Raises `EndInPast`, `EndTooLate`, `EndMissing`, and `EndIsOver`.
     """
     if lease.status not in (Status.QUEUED, *ENTITLED):
-        raise exceptions.LeaseHasNoGpus(id=lease.id, status=lease.status)
+        raise exceptions.EndIsOver(id=lease.id, status=lease.status)
     if wanted.is_none and policy.longest:
         raise exceptions.EndMissing(longest=span(policy.longest))
     since = lease.claimed_at or now

@@ -68,7 +68,9 @@ UNHEALTHY = {
         'gsaas_launches_refused_total{code="gsaas.claim.conflict"}': "0x60 0+1x120"
     },
     "GsaasGrantsAbused": {'gsaas_grants_shown_total{outcome="forged"}': "0x80 0+2x100"},
-    "GsaasGpuTemperatureHigh": {'gsaas_gpu_temperature_celsius{gpu="GPU-a",host="gpu1"}': "85x70 95x110"},
+    "GsaasGpuTemperatureHigh": {
+        'gsaas_gpu_temperature_celsius{gpu="GPU-a",host="gpu1"}': "85x70 95x110"
+    },
 }
 """Alert -> the series that differ when it must fire."""
 

@@ -135,7 +135,7 @@ def test_a_lease_that_waits_gets_another_duration():
 
 
 def test_a_lease_that_is_over_gets_no_other_end():
-    with pytest.raises(exceptions.LeaseHasNoGpus):
+    with pytest.raises(exceptions.EndIsOver, match="lease l is RELEASING, so its end"):
         lease_end.changed(FREE, lease(Status.RELEASING), End(duration=7200), NOON)
 
 
