@@ -25,7 +25,7 @@ TIMEOUT = 10
 def check(conf: cfg.ConfigOpts) -> Iterator[Finding]:
     """Request a token as the user of [keystone_authtoken], and with it look up the endpoint of GSaaS."""
     section = "keystone_authtoken"
-    session = _session(conf, section)
+    session = session_of(conf, section)
     if session is None:
         yield fail(
             PART,
@@ -71,7 +71,7 @@ def roles_of(session: Session) -> Collection[str]:
     return access.role_names or []
 
 
-def _session(conf: cfg.ConfigOpts, section: str) -> Session | None:
+def session_of(conf: cfg.ConfigOpts, section: str) -> Session | None:
     """Return a session for the user of *section*; None if the section has no auth_type."""
     loading.register_auth_conf_options(conf, section)
     loading.register_session_conf_options(conf, section)

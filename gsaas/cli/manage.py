@@ -21,12 +21,13 @@ from oslo_config import cfg
 from oslo_utils import timeutils
 
 from gsaas import conf
-from gsaas.cli import prove
+from gsaas.cli import prove, setup
 from gsaas.objects import host_names
 
 DESCRIPTION = """\
-Prepare the database in which GSaaS keeps its leases and GPUs, register its limits with Keystone, and check an
-installation: run `gsaas-manage check` on a controller at any time.
+Make a controller, a compute host or a GPU host of a machine (`gsaas-manage setup`), prepare the database in which GSaaS
+keeps its leases and GPUs, register its limits with Keystone, and check an installation: run `gsaas-manage check` on a
+controller at any time.
 
 Run `gsaas-manage db upgrade` before the first start, and after every update of GSaaS while
 gsaas-api and gsaas-engine are stopped. If the database is up to date, it changes nothing.
@@ -322,6 +323,7 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(run=grant_key)
     _add_bus_commands(nouns)
     prove.add_parsers(nouns)
+    setup.add_parsers(nouns)
     limits = nouns.add_parser("limits", help="Keystone's limits: limits register")
     verbs = limits.add_subparsers(title="commands", metavar="COMMAND", required=True)
     command = verbs.add_parser("register", help=REGISTER, description=REGISTER_MORE)

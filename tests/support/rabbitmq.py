@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -120,6 +121,13 @@ class RabbitMQ:
         if done.returncode:
             raise RuntimeError(f"rabbitmqctl {' '.join(words)}: {done.stderr or done.stdout}")
         return done.stdout
+
+    def script(self) -> str:
+        """A program that is rabbitmqctl for this broker, wherever its folder can be seen."""
+        alone = ["setpriv", f"--reuid={USER}", f"--regid={GROUP}", "--clear-groups", "--"]
+        variables = [f"{name}={value}" for name, value in self._environment().items()]
+        command = shlex.join(["env", "-i", *variables, *alone, str(CONTROL)])
+        return f'#!/bin/sh\ncd {self._directory} && exec {command} "$@"\n'
 
     def _started(self) -> bool:
         log = (self._directory / "log").read_text(errors="replace")

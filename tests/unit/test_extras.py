@@ -27,10 +27,11 @@ pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 PROCESSES = {
-    "rodvr": ("gsaas.cli.rodvr",),
+    "rodvr": ("gsaas.cli.manage", "gsaas.cli.rodvr", "gsaas.setup.run"),
     "monitor": (
         "gsaas.cli.manage",
         "gsaas.cli.monitor",
+        "gsaas.setup.run",
         "gsaas.gpu_host.sources.declared",
         "gsaas.gpu_host.sources.nvml",
         "gsaas.prove.facts",
@@ -52,6 +53,7 @@ PROCESSES = {
         "gsaas.db.migration",
         "gsaas.limits.keystone",
         "gsaas.limits.registered",
+        "gsaas.setup.services",
         "gsaas.remoting.lupine",
         "gsaas.remoting.native",
         "gsaas.remoting.rcuda",

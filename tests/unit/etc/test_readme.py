@@ -26,7 +26,7 @@ def section() -> str:
 def test_the_operators_path_fits_on_one_screen():
     lines = section().splitlines()
     first, *_, last = (number for number, line in enumerate(lines) if line.startswith("    "))
-    assert 24 <= last + 1 - first <= 40
+    assert 8 <= last + 1 - first <= 20
 
 
 def test_every_command_of_the_path_is_one_of_the_guide_in_the_order_of_the_guide():

@@ -87,7 +87,8 @@ def commands_of(name: str) -> list[list[str]]:
     """Return the commands of a program, as its help names them."""
     return {
         "gsaas-manage": [["check"], ["db", "upgrade"], ["db", "version"], ["db", "check"]]
-        + [["grant-key"], ["limits", "register"]],
+        + [["grant-key"], ["limits", "register"]]
+        + [["setup", role] for role in ("controller", "compute", "gpu-host", "answers")],
         "gsaas-status": [["upgrade", "check"]],
         "gsaas-sim": [["run"], ["compare"], ["import"], ["plan"], ["example"]],
     }.get(name, [])
