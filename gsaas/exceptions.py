@@ -145,16 +145,14 @@ class EndInPast(BadRequest):
     """The lease would have ended already."""
 
     code = "gsaas.lease.end.in-past"
-    fmt = "the lease would end at %(at)s, and it is %(now)s now"
+    fmt = "%(field)s would end the lease at %(at)s, and it is %(now)s now"
 
 
 class EndMissing(BadRequest):
     """The operator wants each lease to have an end."""
 
     code = "gsaas.lease.end.missing"
-    fmt = (
-        "a lease needs an end here: say how long it is to last, at most %(longest)s, or until when"
-    )
+    fmt = "lease.duration is needed: each lease ends here, after %(longest)s at most"
 
 
 class EndTooLate(GsaasError):

@@ -134,7 +134,8 @@ def _check(
     if at is None:
         at = since + datetime.timedelta(seconds=wanted.duration or 0)
     if at <= now:
-        raise exceptions.EndInPast(at=_iso(at), now=_iso(now))
+        field = "lease.ends_at" if wanted.duration is None else "lease.duration"
+        raise exceptions.EndInPast(field=field, at=_iso(at), now=_iso(now))
     longest = datetime.timedelta(seconds=policy.longest)
     tolerance = CLOCK_TOLERANCE if wanted.duration is None else datetime.timedelta(0)
     if longest and at - since > longest + tolerance:

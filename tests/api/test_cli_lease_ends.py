@@ -10,6 +10,7 @@ import pytest
 
 from gsaas.db import leases
 from gsaasclient.times import local
+from tests.api.desk import served
 from tests.api.openstack_user import user as user
 from tests.api.world import World
 
@@ -80,8 +81,20 @@ def test_what_cannot_be_understood_is_a_usage_error_and_launches_nothing(desk, w
 
 def test_an_end_in_the_past_is_refused_by_the_api(desk):
     status, _, err = desk.type("-l", "-ncgpus=1", "-until=2020-01-01")
-    assert status != 0
-    assert "the lease would end at 2020-01-01" in err
+    assert status == 2
+    assert "gsaas: -until would end the lease at 20" in err
+
+
+def test_where_leases_have_to_end_the_message_names_the_option(tmp_path, capsys, monkeypatch):
+    world = World.build(tmp_path, settings="[leases]\nlongest_duration = 28800\n")
+    with served(world, tmp_path, capsys, monkeypatch) as desk:
+        status, _, err = desk.type("-l", "-ncgpus=1")
+        assert status == 2
+        assert "gsaas: -for is needed: each lease ends here, after 8 h at most" in err
+        status, _, err = desk.type("-l", "-ncgpus=1", "-for=2d")
+        assert status == 1
+        assert "the lease would last 2 d, and at most 8 h are allowed here" in err
+    world.database.close()
 
 
 def test_show_says_how_far_away_the_end_is_and_the_launch_does_so_too(desk):

@@ -23,6 +23,8 @@ FIELDS = OPTIONS | {
     "wait": "-wait",
     "priority": "-priority",
     "reservation": "-reservation",
+    "duration": "-for",
+    "ends_at": "-until",
     "start": "-start",
     "end": "-end",
     "status": "-status",

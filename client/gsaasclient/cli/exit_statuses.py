@@ -9,6 +9,8 @@ RUN_FAILED = 125
 
 STATUS_OF_ERROR_CODE = {
     "gsaas.bad-request": WRONG_USAGE,
+    "gsaas.lease.end.in-past": WRONG_USAGE,
+    "gsaas.lease.end.missing": WRONG_USAGE,
     "gsaas.capacity.busy": BUSY,
     "gsaas.capacity.impossible": IMPOSSIBLE,
 }

@@ -38,6 +38,8 @@ FIELDS = OPTIONS | {
     "priority": "--priority",
     "keepalive": "--keepalive",
     "reservation": "--reservation",
+    "duration": "--for",
+    "ends_at": "--until",
     "start": "--start",
     "end": "--end",
     "status": "--status",
