@@ -33,6 +33,11 @@ def local(then: str | None) -> str | None:
     """Return a time of the API in the time zone of this machine, such as `2026-12-01 09:00:00`; None for None."""
     from datetime import datetime
 
-    return (
-        None if then is None else f"{datetime.fromisoformat(then).astimezone():%Y-%m-%d %H:%M:%S}"
-    )
+    if then is None:
+        return None
+    found = datetime.fromisoformat(then)
+    try:
+        found = found.astimezone()
+    except OverflowError:  # a year that UTC has and this zone has not
+        return f"{found:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{found:%Y-%m-%d %H:%M:%S}"

@@ -40,6 +40,7 @@ def test_a_time_is_shown_in_the_zone_of_the_machine(in_berlin: None) -> None:
     assert local("2026-12-01T08:00:00.123456Z") == "2026-12-01 09:00:00"
     assert local("2026-07-01T08:00:00.123456Z") == "2026-07-01 10:00:00"
     assert local(None) is None
+    assert local("9999-12-31T23:30:00.000000Z") == "9999-12-31 23:30:00 UTC"
 
 
 def test_a_time_is_read_in_the_zone_of_the_machine(in_berlin: None) -> None:
