@@ -93,7 +93,7 @@ static int supervise(pid_t child, struct lease *lease)
         if (waitpid(child, &status, WNOHANG) == child)
             return WIFSIGNALED(status) ? STATUS_SIGNALLED + WTERMSIG(status) : WEXITSTATUS(status);
         if (ready == 0 && alive && !(alive = lease_keep_alive(lease))) {
-            fprintf(stderr, "gsaas: the lease %s was ended by another client: ending the command\n", lease->id);
+            fprintf(stderr, "gsaas: lease %s has ended: ending the command\n", lease->id);
             kill(child, SIGTERM);
         }
         while (read(lease->interrupt, &signal, sizeof signal) == sizeof signal)

@@ -109,7 +109,7 @@ def _supervise(client: Client, lease_id: str, command: subprocess.Popen[bytes]) 
         received = signal.sigtimedwait({*FORWARDED_SIGNALS, signal.SIGCHLD}, keepalive.SECONDS / 3)
         if received is None:
             if alive and not (alive := keepalive.renew(client, lease_id)):
-                print_error(f"the lease {lease_id} was ended by another client: ending the command")
+                print_error(f"lease {lease_id} has ended: ending the command")
                 command.terminate()
         elif received.si_signo != signal.SIGCHLD and received.si_code <= 0:
             # A code of at most 0 means that a process sent it, to this process alone. What the kernel sends for a
