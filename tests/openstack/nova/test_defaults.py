@@ -75,7 +75,8 @@ def test_what_has_no_default_is_named_at_once_with_what_the_project_may_use(
     assert list(named) == ["imageRef", "flavorRef", "networks"]
     assert {settings.IMAGE, settings.EMPTY_IMAGE} <= set(named["imageRef"])
     assert f"{settings.IMAGE}-kernel" not in named["imageRef"]  # nothing boots from it alone
-    assert named["flavorRef"][0] == settings.FAKE_FLAVOR
+    smallest_first = [settings.FAKE_FLAVOR, settings.FLAVOR]
+    assert [name for name in named["flavorRef"] if name in smallest_first] == smallest_first
     assert settings.NETWORK in named["networks"]
 
 
