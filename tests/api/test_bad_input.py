@@ -93,7 +93,7 @@ def test_wrong_cgpus_are_refused_by_name(world, cgpus, named):
         (
             {"cgpus": {"count": 1}, "sever": {}},
             'lease has no field "sever"; its fields are name, cgpus, server, consumer, wait, priority, '
-            "attended, keepalive, reservation",
+            "attended, keepalive, reservation, duration, ends_at",
         ),
         (
             {"cgpus": {"count": 1}, "name": ""},

@@ -30,14 +30,11 @@ def queue(world: World) -> list[str]:
 
 def test_a_lease_gets_another_name_and_keeps_the_rest(world):
     before = world.launch("member")
-    after = change(world, before["id"], name="training").json["lease"]
+    # The first microversion that has changes: later ones have fields that the launch did not ask for.
+    first = {"OpenStack-API-Version": "gpu-scheduling 1.4"}
+    after = change(world, before["id"], headers=first, name="training").json["lease"]
     assert after["updated_at"] > before["updated_at"]
-    # The launch did not ask for these.
-    newer = dict.fromkeys(
-        ("idle_since", "reading", "reclaim_at", "reservation", "duration", "ends_at")
-    )
-    newer |= {"cgpus": before["cgpus"] | {"kind": "cuda"}, "problems": []}
-    expected = before | {"name": "training", "updated_at": None} | newer
+    expected = before | {"name": "training", "updated_at": None}
     assert after | {"updated_at": None} == expected
     found = world.call("member", "GET", "/v1/leases?name=training").json["leases"]
     assert [lease["id"] for lease in found] == [before["id"]]
