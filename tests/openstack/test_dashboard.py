@@ -40,7 +40,7 @@ SCRIPT = "<img src=x onerror=document.title='taken'>"
 ANGULAR, COMPUTED = "{$ 999999 * 10000019 $}", str(999999 * 10000019)
 """What Horizon's pages would compute if it were not escaped, and to what: no id has as many digits in a row."""
 VM_FIELDS = {"image", "flavor", "network", "key_name"}
-SELECTED = VM_FIELDS | {"mode", "locality", "hosts", "policy", "wait"}
+SELECTED = VM_FIELDS | {"gpu_model", "mode", "locality", "hosts", "policy", "wait"}
 """Fields of the launch page that are on its second tab, and those in which one selects."""
 
 
@@ -142,7 +142,7 @@ def test_a_tenant_launches_a_vm_with_a_cgpu_sees_what_it_has_and_releases_it(
 ):
     browser = as_tenant
     open_launch(browser)
-    fill(browser, name_of_lease="training", count=2, memory_mb=1024)
+    fill(browser, name_of_lease="training", count=2, memory_mb="1G")
     browser.see("This request fits now.", CHECK)
     shoot(browser, "dashboard-launch")
     fill(browser, image=settings.EMPTY_IMAGE, flavor=settings.FLAVOR, network=settings.NETWORK)
@@ -189,7 +189,7 @@ def test_a_request_that_does_not_fit_is_refused_on_the_page_with_what_would(
     open_launch(browser)
     fill(browser, name_of_lease="greedy", mode="exclusive", count=ALL_GPUS + 1)
     browser.see("This cloud can never serve this request.", CHECK)
-    browser.see(f"{ALL_GPUS} x whole GPU", CHECK)
+    browser.see(f"{ALL_GPUS} whole GPUs", CHECK)
     shoot(browser, "dashboard-refusal")
     fill(browser, image="none")
     browser.click("Launch")
@@ -200,7 +200,37 @@ def test_a_request_that_does_not_fit_is_refused_on_the_page_with_what_would(
     fill(browser, mode="shared", memory_mb="")
     browser.see("say how much memory", CHECK)
     fill(browser, memory_mb="much")
-    browser.see("Enter a whole number", CHECK)
+    browser.see("It is an amount of memory such as 2G", CHECK)
+
+
+def test_a_form_asks_for_little_at_first_and_offers_the_models_that_there_are(
+    as_tenant: Browser, gpus: Any
+):
+    browser = as_tenant
+    open_launch(browser)
+
+    def visible() -> list[str | None]:
+        fields = browser.all(".workflow fieldset:first-child .form-control")
+        return [field.get_attribute("name") for field in fields if field.is_displayed()]
+
+    assert visible() == ["name_of_lease", "count", "gpu_model", "mode", "memory_mb", "wait"]
+    fill(browser, mode="exclusive")
+    browser.until(lambda: visible() == ["name_of_lease", "count", "gpu_model", "mode", "wait"])
+    browser.click("Advanced")
+    folded = ["locality", "hosts", "policy", "compute_capability", "duration"]
+    browser.until(lambda: visible()[5:] == folded)
+
+    (model,) = [each for each in gpus.models() if each.kind == "cpu"]
+    fill(browser, name_of_lease="chosen", mode="shared", memory_mb=256)
+    fill(browser, gpu_model=f"cpu/{model.model}")
+    browser.see("This request fits now.", CHECK)
+    fill(browser, image="none")
+    browser.click("Launch")
+    browser.see("The launch of chosen has begun.")
+    lease = launched(gpus, "chosen")
+    assert (lease.cgpus["kind"], lease.cgpus["gpu_model"]) == ("cpu", model.model)
+    gpus.delete_lease(lease)
+    gpus.wait_for_release(lease)
 
 
 def test_a_request_waits_in_the_queue_and_gets_its_turn(

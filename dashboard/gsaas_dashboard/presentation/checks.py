@@ -6,9 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gsaas_dashboard.presentation.leases import asked, requirements
+from gsaas_dashboard.presentation.leases import requirements
 
 NEVER = "gsaas.capacity.impossible"
+INSTEAD = {
+    "compute_capability": "with a lower compute capability",
+    "gpu_model": "of another model",
+    "host": "on another GPU host",
+    "hosts": "on any GPU hosts",
+}
+"""Requirement -> what there would be without it."""
 
 
 class Answer(NamedTuple):
@@ -17,16 +24,12 @@ class Answer(NamedTuple):
     fits: bool
     sentence: str
     reason: str = ""
-    excluded: tuple[tuple[str, int], ...] = ()
-    """Filter -> the GPUs that it excluded."""
     nearest: str = ""
     """The largest similar request that would fit now; empty if there is none."""
-    relaxed: str = ""
-    """The requirement that `nearest` lacks."""
 
 
 def answer(facts: Mapping[str, Any]) -> Answer:
-    """Return what to say of a check, or of the error of a launch: `fits`, `code`, `reason`, `filters`, `nearest`."""
+    """Return what to say of a check, or of the error of a launch: `fits`, `code`, `reason`, `nearest`, `relaxed`."""
     if facts.get("fits"):
         return Answer(True, "This request fits now.")
     never = facts.get("code") == NEVER
@@ -36,9 +39,7 @@ def answer(facts: Mapping[str, Any]) -> Answer:
         if never
         else "This request does not fit now.",
         reason=facts.get("reason") or "",
-        excluded=tuple((each["filter"], each["gpus"]) for each in facts.get("filters") or ()),
-        nearest=_request(facts.get("nearest")),
-        relaxed=facts.get("relaxed") or "",
+        nearest=_request(facts.get("nearest"), facts.get("relaxed")),
     )
 
 
@@ -49,12 +50,16 @@ def sentence(answer: Answer) -> str:
         f"{answer.reason[:1].upper()}{answer.reason[1:]}." if answer.reason else "",
     ]
     if answer.nearest:
-        without = f", without {answer.relaxed}" if answer.relaxed else ""
-        parts.append(f"This would fit now{without}: {answer.nearest}.")
+        parts.append(f"This would fit now: {answer.nearest}.")
     return " ".join(part for part in parts if part)
 
 
-def _request(cgpus: Mapping[str, Any] | None) -> str:
+def _request(cgpus: Mapping[str, Any] | None, relaxed: str | None) -> str:
+    """Return a request in words; *relaxed* is the requirement that it lacks."""
     if not cgpus:
         return ""
-    return ", ".join([asked(cgpus), *(f"{name} {value}" for name, value in requirements(cgpus))])
+    count, memory = cgpus["count"], cgpus.get("memory_mb")
+    plural = "" if count == 1 else "s"
+    asked = f"{count} cGPU{plural} of {memory} MiB" if memory else f"{count} whole GPU{plural}"
+    found = (f"{name} {value}" for name, value in requirements(cgpus) if name != "kind")
+    return ", ".join([asked, *found, *([INSTEAD.get(relaxed, relaxed)] if relaxed else [])])

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gsaas_dashboard.presentation import models
+
 NO_VM = "none"
 """The image of a lease without a VM."""
 NO_WAIT, FOREVER = "no", "forever"
@@ -26,7 +28,8 @@ def cgpus(form: Mapping[str, Any]) -> dict[str, Any]:
     asked: dict[str, Any] = {"count": form["count"], "mode": form["mode"]}
     if form["mode"] == "shared" and form.get("memory_mb"):
         asked["memory_mb"] = form["memory_mb"]
-    for name in ("kind", "locality", "policy", "gpu_model", "compute_capability", "hosts"):
+    asked |= models.requirement(form.get("gpu_model") or "")
+    for name in ("locality", "policy", "compute_capability", "hosts"):
         if form.get(name) not in (None, "", "any"):
             asked[name] = form[name]
     return asked

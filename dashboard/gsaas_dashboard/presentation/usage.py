@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from gsaasclient import spreadsheets
 
 HEADER = ("project_id", "project", "leases", "gpu_hours", "memory_mb_hours")
+COSTS = ("cost", "unpriced_gpu_hours")
+"""Further columns, if the operator has prices."""
 
 
 class Bar(NamedTuple):
@@ -22,6 +24,8 @@ class Bar(NamedTuple):
     gib_hours: str
     width: float
     """Percent of the longest bar."""
+    cost: str = ""
+    """Empty if the operator has no prices."""
 
 
 def bars(projects: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> list[Bar]:
@@ -35,6 +39,7 @@ def bars(projects: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> lis
             gpu_hours=f"{each['gpu_hours']:.2f}",
             gib_hours=f"{each['memory_mb_hours'] / 1024:.2f}",
             width=round(100 * each["gpu_hours"] / longest, 1) if longest else 0.0,
+            cost=each.get("cost", ""),
         )
         for each in ordered
     ]
@@ -44,9 +49,11 @@ def as_csv(projects: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> s
     """Return the usage as CSV (RFC 4180), in the order of the API; no field of it is a formula."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(HEADER)
-    for each in projects:
-        name = names.get(each["project_id"], "")
-        row = (each["project_id"], name, each["leases"], each["gpu_hours"], each["memory_mb_hours"])
+    found = list(projects)
+    more = COSTS if any("cost" in each for each in found) else ()
+    writer.writerow((*HEADER, *more))
+    for each in found:
+        named = {**each, "project": names.get(each["project_id"], "")}
+        row = [named[column] for column in (*HEADER, *more)]
         writer.writerow(map(spreadsheets.cell, row))
     return text.getvalue()

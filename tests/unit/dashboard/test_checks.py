@@ -22,19 +22,15 @@ def test_a_request_that_fits() -> None:
 
 
 def test_a_request_that_does_not_fit_now_with_what_would() -> None:
-    answer = checks.answer(BUSY)
-    assert answer.excluded == (("in-use", 2),)
-    assert checks.sentence(answer) == (
-        "This request does not fit now. 2 of 8 GPUs are in use. This would fit now: 6 x whole GPU."
+    assert checks.sentence(checks.answer(BUSY)) == (
+        "This request does not fit now. 2 of 8 GPUs are in use. This would fit now: 6 whole GPUs."
     )
 
 
 def test_what_would_fit_without_a_requirement() -> None:
     nearest = {"count": 1, "mode": "shared", "memory_mb": 512, "locality": "any", "host": "gpu1"}
     said = checks.sentence(checks.answer({**BUSY, "nearest": nearest, "relaxed": "gpu_model"}))
-    assert said.endswith(
-        "This would fit now, without gpu_model: 1 x 512 MiB, shared, GPU host gpu1."
-    )
+    assert said.endswith("This would fit now: 1 cGPU of 512 MiB, GPU host gpu1, of another model.")
 
 
 def test_a_request_that_never_fits() -> None:

@@ -18,10 +18,18 @@ PROJECTS = [
 def test_bars_are_as_long_as_the_usage_the_longest_first() -> None:
     bars = usage.bars(PROJECTS, {"a1": "blue"})
     assert bars == [
-        ("b2", 1, "6.00", "1.00", 100.0),
-        ("blue", 2, "1.50", "2.00", 25.0),
-        ("c3", 0, "0.00", "0.00", 0.0),
+        ("b2", 1, "6.00", "1.00", 100.0, ""),
+        ("blue", 2, "1.50", "2.00", 25.0, ""),
+        ("c3", 0, "0.00", "0.00", 0.0, ""),
     ]
+
+
+def test_costs_are_shown_if_the_operator_has_prices() -> None:
+    priced = [{**PROJECTS[0], "cost": "3.75", "unpriced_gpu_hours": 0.0}]
+    assert usage.bars(priced, {})[0].cost == "3.75"
+    (row,) = csv.DictReader(io.StringIO(usage.as_csv(priced, {})))
+    assert (row["cost"], row["unpriced_gpu_hours"]) == ("3.75", "0.0")
+    assert "cost" not in usage.as_csv(PROJECTS, {})
 
 
 def test_nobody_used_anything() -> None:

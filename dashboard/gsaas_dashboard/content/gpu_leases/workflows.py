@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpRequest
@@ -11,7 +12,8 @@ from django.utils.translation import gettext_lazy as _
 from horizon import exceptions, forms, workflows
 
 from gsaas_dashboard import cloud
-from gsaas_dashboard.presentation import checks, launches
+from gsaas_dashboard.presentation import checks, launches, models
+from gsaasclient import quantities
 
 MOST_CGPUS = 254
 """Masked addresses of a lease with the default prefix: the service has the last word."""
@@ -22,20 +24,26 @@ def number() -> Any:
     return forms.TextInput(attrs={"inputmode": "numeric"})
 
 
+class MemoryField(forms.CharField):
+    """A field for an amount of memory as people write it; its value is in MiB, None if it is empty."""
+
+    def clean(self, value: Any) -> int | None:
+        """Return the value. Raises `ValidationError`."""
+        text = super().clean(value)
+        try:
+            return quantities.memory_mb(text) if text else None
+        except ValueError as error:
+            raise forms.ValidationError(_("It %s.") % error) from error
+
+
 class CgpuFields(forms.Form):
     """The fields of a request for cGPUs, which the check reads as well."""
 
     count = forms.IntegerField(
         label=_("Number of cGPUs"), min_value=1, max_value=MOST_CGPUS, initial=1, widget=number()
     )
-    kind = forms.ChoiceField(
-        label=_("Kind"),
-        choices=[
-            ("", _("the cloud's default")),
-            ("cuda", _("GPUs of NVIDIA")),
-            ("cpu", _("CPU devices")),
-        ],
-        required=False,
+    gpu_model = forms.ChoiceField(
+        label=_("GPU"), choices=[("", _("the cloud's default"))], required=False
     )
     mode = forms.ChoiceField(
         label=_("Mode"),
@@ -45,13 +53,11 @@ class CgpuFields(forms.Form):
         ],
         initial="shared",
     )
-    memory_mb = forms.IntegerField(
-        label=_("Memory of each cGPU (MiB)"),
-        min_value=1,
+    memory_mb = MemoryField(
+        label=_("Memory of each cGPU"),
         initial=2048,
         required=False,
-        widget=number(),
-        help_text=_("In shared mode only."),
+        help_text=_("Such as 2G; a number alone is MiB."),
     )
     locality = forms.ChoiceField(
         label=_("Locality"),
@@ -76,7 +82,6 @@ class CgpuFields(forms.Form):
     policy = forms.ChoiceField(
         label=_("Policy"), choices=[("", _("the cloud's default"))], required=False
     )
-    gpu_model = forms.CharField(label=_("GPU model contains"), max_length=255, required=False)
     compute_capability = forms.RegexField(
         label=_("Compute capability, at least"),
         regex=r"^[0-9]{1,3}(\.[0-9]{1,3})?$",
@@ -91,15 +96,17 @@ class CgpuFields(forms.Form):
         return cleaned
 
 
-def policies(request: HttpRequest) -> list[tuple[str, Any]]:
-    """Return the policies that a request may name, after the default; only the default if the API does not say."""
+def offered(
+    request: HttpRequest, choices: Callable[[cloud.Scheduling], list[tuple[str, str]]]
+) -> list[tuple[str, Any]]:
+    """Return what *choices* finds, after the default; only the default if the API does not say."""
     try:
-        known = cloud.do(request, lambda gpus: [p.name for p in gpus.policies() if p.is_allowed])
+        found = cloud.do(request, choices)
     except exceptions.NotAuthorized:
         raise
     except exceptions.HorizonException:
-        known = []  # the check on the same page says what is wrong
-    return [("", _("the cloud's default")), *((name, name) for name in known)]
+        found = []  # the check on the same page says what is wrong
+    return [("", _("the cloud's default")), *found]
 
 
 class CgpuCheck(CgpuFields):
@@ -107,8 +114,9 @@ class CgpuCheck(CgpuFields):
 
     def __init__(self, data: Any) -> None:
         super().__init__(data)
-        # Whether a policy may be named is the service's to say.
-        self.fields["policy"] = forms.CharField(required=False, max_length=255)
+        # Which policies and models may be named is the service's to say.
+        for name in ("policy", "gpu_model"):
+            self.fields[name] = forms.CharField(required=False, max_length=300)
 
     def clean(self) -> dict[str, Any]:
         return super().clean()
@@ -142,7 +150,9 @@ class GpusAction(workflows.Action, CgpuFields):
         ],
         required=False,
     )
-    field_order = ["name_of_lease", "count", "mode", "memory_mb", "wait"]
+    first = ("name_of_lease", "count", "gpu_model", "mode", "memory_mb", "wait")
+    """The fields that are seen at first; the others are folded."""
+    field_order = first
 
     class Meta:
         name = _("GPUs")
@@ -150,7 +160,23 @@ class GpusAction(workflows.Action, CgpuFields):
         help_text_template = "gsaas_dashboard/_launch_help.html"
 
     def populate_policy_choices(self, request: HttpRequest, context: Any) -> list[tuple[str, Any]]:
-        return policies(request)
+        return offered(
+            request, lambda gpus: [(p.name, p.name) for p in gpus.policies() if p.is_allowed]
+        )
+
+    def populate_gpu_model_choices(
+        self, request: HttpRequest, context: Any
+    ) -> list[tuple[str, Any]]:
+        return offered(request, lambda gpus: models.choices(gpus.models()))
+
+    def first_fields(self) -> list[Any]:
+        return [self[name] for name in self.first]
+
+    def advanced_fields(self) -> list[Any]:
+        return [self[name] for name in self.fields if name not in self.first]
+
+    def has_advanced_errors(self) -> bool:
+        return any(field.errors for field in self.advanced_fields())
 
     def get_help_text(self, extra_context: dict[str, Any] | None = None) -> str:
         """Return the help text, with the answer to a check of the initial values."""
@@ -167,6 +193,7 @@ class GpusAction(workflows.Action, CgpuFields):
 
 class GpusStep(workflows.Step):
     action_class = GpusAction
+    template_name = "gsaas_dashboard/_cgpus.html"
     contributes = ("name_of_lease", "wait", "duration", *CgpuFields.base_fields)
 
     def contribute(self, data: dict[str, Any], context: dict[str, Any]) -> dict[str, Any]:

@@ -128,6 +128,7 @@ class UsageTab(tabs.Tab):
             "since": quantities.moment(found.start) if found else "",
             "until": quantities.moment(found.end) if found else "",
             "bars": usage.bars(found.projects, names) if found else [],
+            "currency": (found.currency if found else None) or "",
         }
 
 

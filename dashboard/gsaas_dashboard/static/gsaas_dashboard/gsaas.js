@@ -6,8 +6,7 @@
 
   var CHECK = "[data-gsaas-check]";
   var REFRESH = "[data-gsaas-refresh]";
-  var FIELDS = ["count", "kind", "mode", "memory_mb", "locality", "hosts", "policy", "gpu_model",
-                "compute_capability"];
+  var FIELDS = ["count", "mode", "memory_mb", "locality", "hosts", "policy", "gpu_model", "compute_capability"];
   var PAUSE = 350; // milliseconds without a change before the service is asked
   var timer = null;
   var asked = 0;
