@@ -59,7 +59,8 @@ class Prices:
 
     def unpriced(self, gpu_hours: Mapping[str, float]) -> float:
         """Return the GPU-hours of models that have no price."""
-        return sum(hours for model, hours in gpu_hours.items() if model not in self.by_model)
+        unpriced = (hours for model, hours in gpu_hours.items() if model not in self.by_model)
+        return sum(unpriced, 0.0)
 
 
 def priced_as(gpu: Gpu) -> str:

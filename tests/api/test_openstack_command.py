@@ -406,6 +406,17 @@ def test_a_check_says_what_would_fit(user):
     assert (check["fits"], check["nearest"]) == (False, "--cgpus=8 --kind=cuda")
 
 
+def test_ended_leases_say_what_they_used(user):
+    for name in ("first", "second"):
+        alloc(user, name, *HALF[:2])
+    user.do("gpu", "lease", "delete", "first", "--wait")
+    (ended,) = user.read("gpu", "lease", "list", "--ended")
+    assert (ended["Name"], ended["cGPUs"], ended["Memory MiB"]) == ("first", 1, 4096)
+    assert ended["Claimed At"] < ended["Released At"]
+    assert ended["GPU Hours"] >= 0
+    assert ended["Peak MiB"] is None
+
+
 def test_usage_of_a_project_and_of_all(user):
     alloc(user)
     used = user.read("gpu", "usage", "show", "--start", "2020-01-01")
