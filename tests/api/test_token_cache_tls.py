@@ -112,7 +112,7 @@ def test_a_file_of_credentials_with_https_is_served_by_c(
     user: CloudUser, both: Programs, certificate: tuple[str, str], tmp_path: Path
 ):
     path = tmp_path / "own.json"
-    user.set(SSL_CERT_FILE=certificate[0])
+    user.set(SSL_CERT_FILE=certificate[0], OS_CLOUD=None, OS_AUTH_URL=None)
     both.launcher.credentials = both.python.credentials = path
     both.launcher.environment = both.python.environment = {}
     with ending_tls(user.url, certificate) as url:
