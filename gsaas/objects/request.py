@@ -91,7 +91,8 @@ class Request:
         """Raise `ValueError` if a cGPU has less than *min_share_mb* MiB, the least that the operator lends."""
         if self.memory_mb is not None and self.memory_mb < min_share_mb:
             raise ValueError(
-                f"{self.memory_mb} MiB for each cGPU is less than the smallest share of this cloud, {min_share_mb} MiB"
+                f"{self.memory_mb} MiB for each cGPU is less than the smallest share of this cloud, {min_share_mb} "
+                f"MiB; {self.memory_mb} GiB would be {self.memory_mb * 1024}"
             )
 
     @property

@@ -218,7 +218,7 @@ def test_the_locality_of_a_check_without_a_vm_refers_to_the_consumers_host(mixed
 def test_a_share_below_the_operators_least_never_fits(world: World):
     world.conf.set_override("min_share_mb", 64, "gpgpums")
     small = {"count": 1, "mode": "shared", "memory_mb": 63}
-    reason = "63 MiB for each cGPU is less than the smallest share of this cloud, 64 MiB"
+    reason = "63 MiB for each cGPU is less than the smallest share of this cloud, 64 MiB; 63 GiB would be 64512"
     before = world.rows()
     answer = check(world, **small)
     assert (answer["fits"], answer["code"], answer["reason"]) == (

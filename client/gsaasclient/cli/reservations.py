@@ -29,6 +29,8 @@ _UNKNOWN = "gsaas reservations shows whether a reservation was made"
 
 _NEEDED = "the id or the name of a reservation is needed; gsaas reservations lists them"
 
+MINUTES = len("2026-12-01 09:00")
+
 COLUMNS = (
     Column("id", "reservation"),
     Column("name"),
@@ -41,8 +43,8 @@ COLUMNS = (
         lambda one: one["cgpus"]["memory_mb"],
         text=lambda one: _size(one),
     ),
-    Column("start", "from", text=lambda one: local(one["start"])),
-    Column("end", "to", text=lambda one: local(one["end"])),
+    Column("start", "from", text=lambda one: str(local(one["start"]))[:MINUTES]),
+    Column("end", "to", text=lambda one: str(local(one["end"]))[:MINUTES]),
     Column("kept"),
 )
 
