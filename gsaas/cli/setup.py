@@ -30,8 +30,8 @@ from gsaas.setup.run import Done, Outcome, carry_out
 
 EXIT_OK, EXIT_PROBLEM, EXIT_UNKNOWN = 0, 1, 2
 STATUSES = """\
-Exit status: 0 if all is done, 1 if something is left to do, 2 if an answer is missing or not
-allowed, or the configuration of yours cannot be used.
+Exit status: 0 if all is done, 1 if something is left to do, 2 if an answer is missing or not allowed, or your own
+options cannot be used.
 """
 WHAT = {
     "controller": "a controller: gsaas-api and gsaas-engine",
@@ -39,14 +39,11 @@ WHAT = {
     "gpu-host": "a GPU host: gsaas-monitor",
 }
 MORE = """\
-Make this machine {what}. It writes the configuration, and makes users, units and
-whatever else the operator's guide says, each only where it is not so already: run it again after
-an update, or with another answer. Needs root.
-
-Answers come from the options, then from --answers, then from {kept},
-where they are kept. What is still missing is asked on a terminal. Your own options go into
-/etc/gsaas/*.conf.d, which it never touches; of a file that it changes it keeps a copy. What it
-cannot do here it prints as commands.
+Make this machine {what}. It writes the configuration, and makes users, units and whatever else the operator's
+guide says, each only where it is not so already: run it again after an update, or with another answer. Needs root.
+Answers come from the options, then from --answers, then from {kept}, where they are kept; what is still missing is
+asked on a terminal. Your own options go into /etc/gsaas/*.conf.d, which it never touches; of a file that it changes it
+keeps a copy. What it cannot do here it prints as commands.
 """
 HOST = "on a controller: give a host its account and keys, and print its answers"
 HOST_MORE = """\
@@ -83,7 +80,6 @@ def add_parsers(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
             help=f"make {WHAT[role]}",
             description=MORE.format(what=WHAT[role], kept=plan.kept(role)),
             epilog=STATUSES,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         for name, question in asked.questions(kind).items():
             if not question.secret:

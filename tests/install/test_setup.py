@@ -243,6 +243,18 @@ def test_a_host_is_made_once_and_then_nothing_changes(host: FreshRoot, role: str
     assert everything(host) == before
 
 
+def test_a_terminal_is_asked_what_is_missing(host: FreshRoot):
+    host.write(
+        "/root/secrets.toml", 'bus_password = "long-enough"\nhost_key = "also-long-enough"\n'
+    )
+    command = "/opt/gsaas/bin/gsaas-manage setup compute --answers /root/secrets.toml"
+    typed = "controller\n192.0.2.0/24\n"
+    done = host.enter("script", "-qec", command, "/dev/null", stdin=typed)
+    assert done.returncode == 0, done.stdout
+    assert "gpu_network: the GPU network of all hosts; IPv4 networks with commas" in done.stdout
+    assert settings(host, "gsaas-rodvr.conf").gpu_network.prefixes == ["192.0.2.0/24"]
+
+
 def test_a_configuration_that_somebody_else_wrote_is_not_replaced(host: FreshRoot):
     host.write("/etc/gsaas/gsaas-rodvr.conf", "[DEFAULT]\ndebug = true\n")
     before = everything(host)

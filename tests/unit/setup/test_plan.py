@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -245,6 +247,24 @@ def test_an_agent_reads_its_own_file_alone(kind: type, agent: str):
     (command,) = re.findall(r"^ExecStart=(.*)$", unit.text, re.MULTILINE)
     path = f"/etc/gsaas/gsaas-{agent}.conf"
     assert command == f"/opt/gsaas/bin/gsaas-{agent} --config-file {path} --config-dir {path}.d"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_systemd_accepts_the_units(kind: type, tmp_path: Path):
+    """It checks that their programs exist."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("uwsgi", "gsaas-manage", "gsaas-engine", "gsaas-rodvr", "gsaas-monitor"):
+        (programs / name).symlink_to(sys.executable)
+    units = [
+        file for path, file in files(kind, str(tmp_path)).items() if path.startswith(plan.UNITS)
+    ]
+    for unit in units:
+        (tmp_path / Path(unit.path).name).write_text(unit.text)
+    paths = [tmp_path / Path(unit.path).name for unit in units]
+    verify = ["systemd-analyze", "verify", "--man=no", *paths]
+    done = subprocess.run(verify, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("kind", KINDS)
