@@ -369,7 +369,6 @@ class LeaseRow(Base):
             *("project_id", "released_at", "claimed_at", "claimed_gpus", "claimed_mb"),
             **_set_only("released_at"),
         ),
-        Index("ix_leases_ends", "status", "ends_at", **_set_only("ends_at")),
         Index("ix_leases_bound_host", "bound_host", **_set_only("bound_host")),
         Index("uq_leases_server_id", "server_id", unique=True, **_set_only("server_id")),
         Index("uq_leases_request_key", "request_key", unique=True, **_set_only("request_key")),
