@@ -16,7 +16,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -68,6 +68,8 @@ OF_CONTROLLERS = {"alembic", "flask", "keystonemiddleware", "openstacksdk", "osl
 STEP_1 = "1. On every machine: the program"
 FOR_EVERYBODY, FOR_CONTROLLERS, FOR_COMPUTE_HOSTS, FOR_GPU_HOSTS = range(4)
 """Its blocks."""
+FORGET_ENDPOINTS = "openstack endpoint list --service gpu-scheduling -f value -c ID | xargs openstack endpoint delete"
+IN_ONE_COMMAND = "The rest, in one command on each machine"
 
 API = f"http://{settings.ADDRESS}:9870"
 """There is no proxy, and no TLS."""
@@ -75,6 +77,8 @@ PLACEHOLDERS = {
     "PACKAGES": str(PACKAGES),
     "UPPER_CONSTRAINTS": str(booted.FOLDER / CONSTRAINTS.name),
     "PASSWORD": secrets.token_hex(8),
+    "--bus=controller": f"--bus=controller:{settings.RABBITMQ_PORT} "
+    f"--database=controller:{settings.MARIADB_PORT}",
     "https://gpu.example.org": API,
     "https://keystone.example.org/v3": settings.KEYSTONE_URL,
     "@controller:5672": f"@controller:{settings.RABBITMQ_PORT}",
@@ -485,3 +489,54 @@ def test_gsaas_is_taken_off_its_hosts(
     operator.follow(gpu_host, "To take GSaaS off a GPU host")
     assert "gsaas" not in gpu_host.type("nft list tables")
     assert daemons(gpu_host) == []
+
+
+def test_the_same_machines_are_made_by_one_command_on_each(
+    operator: Operator,
+    controller: Machine,
+    compute_host: Machine,
+    gpu_host: Machine,
+    request: pytest.FixtureRequest,
+    eventually: Eventually,
+):
+    """What was made by hand, with other passwords and without keys, is in the way: it is moved away first."""
+    make, give, of_gpu_host, of_compute_host, _ = guide.blocks(IN_ONE_COMMAND)
+    names = {"gpu1": DECLARED, "compute1": COMPUTE_HOST}
+    controller.type("mv /etc/gsaas/gsaas.conf /root/by-hand.conf")
+    operator.type(controller, f"{FORGET_ENDPOINTS}; openstack user delete gsaas")
+    assert "left to do" not in operator.type(controller, make)
+    assert set(outcomes(operator, controller, f"{make} -f json")) == {"unchanged"}
+    operator.type(controller, give, **names)
+    request.addfinalizer(lambda: forget_accounts(controller, names.values()))
+
+    gpu_host.type("rm /etc/gsaas/gsaas-monitor.conf")
+    gpu_host.write("/etc/gsaas/gsaas-monitor.conf.d/own.conf", WITHOUT_A_DRIVER)
+    compute_host.type("rm /etc/gsaas/gsaas-rodvr.conf")
+    hosts = (gpu_host, DECLARED, of_gpu_host), (compute_host, COMPUTE_HOST, of_compute_host)
+    for machine, name, block in hosts:
+        given = controller.type(f"cat /root/{name}.toml")
+        machine.write(f"/root/{name}.toml", given, 0o600)
+        *_, command = guide.commands(block)  # the package that the first installs is there
+        assert "left to do" not in operator.type(machine, command, **names)
+        assert set(outcomes(operator, machine, f"{command} -f json", **names)) == {"unchanged"}
+
+    operator.type(controller, f"gsaas hosts -enable={DECLARED}")
+    eventually(lambda: not found(controller)["fail"])
+    assert "bus signatures" not in found(controller)["warn"]
+    taken = told(operator, TAKE)["lease"]["id"]
+    (seen,) = told(operator, f"gsaas show {taken}", "admin")["devices"]
+    address, port = seen["masked_address"].split(":")
+    reached = ASK.format(address=address, port=port)
+    assert seen["gpu_uuid"] in compute_host.type(reached)
+    told(operator, f"gsaas release {taken}")
+
+
+def outcomes(operator: Operator, machine: Machine, line: str, **more: str) -> list[str]:
+    """What becomes of each step."""
+    return [step["outcome"] for step in json.loads(operator.type(machine, line, **more))]
+
+
+def forget_accounts(controller: Machine, hosts: Iterable[str]) -> None:
+    """Take away the accounts of *hosts* on the message bus, which the bed does not know."""
+    for host in hosts:
+        controller.type(f"rabbitmqctl delete_user gsaas-{host}")
