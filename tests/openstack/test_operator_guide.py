@@ -68,7 +68,6 @@ OF_CONTROLLERS = {"alembic", "flask", "keystonemiddleware", "openstacksdk", "osl
 STEP_1 = "1. On every machine: the program"
 FOR_EVERYBODY, FOR_CONTROLLERS, FOR_COMPUTE_HOSTS, FOR_GPU_HOSTS = range(4)
 """Its blocks."""
-FORGET_ENDPOINTS = "openstack endpoint list --service gpu-scheduling -f value -c ID | xargs openstack endpoint delete"
 IN_ONE_COMMAND = "The rest, in one command on each machine"
 
 API = f"http://{settings.ADDRESS}:9870"
@@ -503,7 +502,6 @@ def test_the_same_machines_are_made_by_one_command_on_each(
     make, give, of_gpu_host, of_compute_host, _ = guide.blocks(IN_ONE_COMMAND)
     names = {"gpu1": DECLARED, "compute1": COMPUTE_HOST}
     controller.type("mv /etc/gsaas/gsaas.conf /root/by-hand.conf")
-    operator.type(controller, f"{FORGET_ENDPOINTS}; openstack user delete gsaas")
     assert "left to do" not in operator.type(controller, make)
     assert set(outcomes(operator, controller, f"{make} -f json")) == {"unchanged"}
     operator.type(controller, give, **names)
