@@ -23,15 +23,15 @@ Cloud = Callable[..., NovaCloud]
 
 
 @pytest.fixture
-def cloud(launches: Launches) -> Cloud:
-    """A cloud whose operator has set these defaults."""
+def set_up(launches: Launches) -> Cloud:
+    """Returns a cloud whose operator has set these defaults."""
 
-    def cloud(**options: str) -> NovaCloud:
+    def set_up(**options: str) -> NovaCloud:
         for name, value in options.items():
             launches.conf.set_override(f"default_{name}", value, "nova")
         return NovaCloud.configured(launches.conf)
 
-    return cloud
+    return set_up
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def missing(cloud: NovaCloud, owner: RequestContext, **fields: Any) -> dict[str,
 
 
 def test_defaults_are_found_by_their_names_and_pass_the_check(
-    cloud: Cloud, owner: RequestContext, tenant: Connection
+    set_up: Cloud, owner: RequestContext, tenant: Connection
 ):
-    configured = cloud(
+    configured = set_up(
         image=settings.EMPTY_IMAGE, flavor=settings.FAKE_FLAVOR, network=settings.NETWORK
     )
     completed, notes = configured.complete(owner, {"name": "vm"})
@@ -69,9 +69,9 @@ def test_defaults_are_found_by_their_names_and_pass_the_check(
 
 
 def test_what_has_no_default_is_named_at_once_with_what_the_project_may_use(
-    cloud: Cloud, owner: RequestContext
+    set_up: Cloud, owner: RequestContext
 ):
-    named = missing(cloud(network="no such network"), owner)
+    named = missing(set_up(network="no such network"), owner)
     assert list(named) == ["imageRef", "flavorRef", "networks"]
     assert {settings.IMAGE, settings.EMPTY_IMAGE} <= set(named["imageRef"])
     assert f"{settings.IMAGE}-kernel" not in named["imageRef"]  # nothing boots from it alone
@@ -81,7 +81,7 @@ def test_what_has_no_default_is_named_at_once_with_what_the_project_may_use(
 
 
 def test_a_projects_own_image_with_the_property_replaces_the_public_one_for_it_alone(
-    cloud: Cloud,
+    set_up: Cloud,
     owner: RequestContext,
     admin: Connection,
     tenant: Connection,
@@ -101,7 +101,7 @@ def test_a_projects_own_image_with_the_property_replaces_the_public_one_for_it_a
         )
         cleanup.callback(user.image.delete_image, image.id)
         images[visibility] = image.id
-    configured = cloud(
+    configured = set_up(
         image=f"property:{key}=yes", flavor=settings.FAKE_FLAVOR, network=settings.NETWORK
     )
     of_the_other = caller(connect(settings.TENANTS[1]))
@@ -110,20 +110,22 @@ def test_a_projects_own_image_with_the_property_replaces_the_public_one_for_it_a
 
 
 def test_a_flavor_is_found_by_an_extra_spec(
-    cloud: Cloud,
+    set_up: Cloud,
     owner: RequestContext,
     tenant: Connection,
     gpu_flavor: Callable[..., str],
 ):
     key = unique("default")
     name = gpu_flavor(settings.FAKE_FLAVOR, {key: "yes"})
-    configured = cloud(image=settings.IMAGE, flavor=f"property:{key}=yes", network=settings.NETWORK)
+    configured = set_up(
+        image=settings.IMAGE, flavor=f"property:{key}=yes", network=settings.NETWORK
+    )
     chosen = configured.complete(owner, {})[0]["flavorRef"]
     assert chosen == tenant.compute.find_flavor(name).id
 
 
 def test_a_network_is_found_by_a_tag_of_the_project_and_not_by_one_of_a_foreign_network(
-    cloud: Cloud,
+    set_up: Cloud,
     owner: RequestContext,
     tenant: Connection,
     connect: Callable[[str], Connection],
@@ -141,19 +143,19 @@ def test_a_network_is_found_by_a_tag_of_the_project_and_not_by_one_of_a_foreign_
         target_project_id=owner.project_id,
     )
     cleanup.callback(other.network.delete_rbac_policy, shared)
-    configured = cloud(network=f"tag:{tag}")
+    configured = set_up(network=f"tag:{tag}")
     assert foreign.name in missing(configured, owner, **named)["networks"]
 
     own = tenant.network.create_network(name=unique("own"))
     cleanup.callback(tenant.network.delete_network, own)
     tenant.network.set_tags(own, [tag])
     assert configured.complete(owner, named)[0]["networks"] == [{"uuid": own.id}]
-    by_id = cloud(network=foreign.id)
+    by_id = set_up(network=foreign.id)
     assert by_id.complete(owner, named)[0]["networks"] == [{"uuid": foreign.id}]
 
 
 def test_neutron_makes_a_network_where_it_can_for_a_project_that_has_none(
-    cloud: Cloud, admin: Connection, cleanup: ExitStack
+    set_up: Cloud, admin: Connection, cleanup: ExitStack
 ):
     project = admin.identity.create_project(name=unique("new"), domain_id="default")
     cleanup.callback(admin.identity.delete_project, project)
@@ -162,7 +164,7 @@ def test_neutron_makes_a_network_where_it_can_for_a_project_that_has_none(
         found = admin.identity.find_role(role)
         admin.identity.assign_project_role_to_user(project, user, found)
     newcomer = caller(admin.connect_as_project(project))
-    named, configured = {"imageRef": "i", "flavorRef": "f"}, cloud()
+    named, configured = {"imageRef": "i", "flavorRef": "f"}, set_up()
     assert missing(configured, newcomer, **named) == {"networks": []}
 
     outside = admin.network.create_network(
