@@ -117,8 +117,8 @@ def test_what_a_vm_needs_is_said_at_once_with_the_options_and_what_there_is_to_c
     status, out, err = desk.type("-l", "-ncgpus=1")
     assert (status, out) == (1, "")
     assert err.startswith(
-        "gsaas: the VM needs an image, a flavor and a network, and this cloud has no default for your project; name "
-        "one of these:\n"
+        "gsaas: the VM needs an image, a flavor and a network, and this cloud has no default for your project; to "
+        "choose from:\n"
         "  -image    debian, ubuntu and 7 more\n"
         "  -flavor   small\n"
         "  -network  none that your project can use: make one, or ask your operator\n"

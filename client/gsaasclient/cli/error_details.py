@@ -49,9 +49,7 @@ def sentence(error: ApiError, options: Mapping[str, str] = FIELDS) -> str:
         return _in_options(error, options)
     needed = [SERVER_NOUNS.get(each["field"], each["field"]) for each in missing]
     listed = " and ".join(filter(None, (", ".join(needed[:-1]), needed[-1])))
-    return (
-        f"the VM needs {listed}, and this cloud has no default for your project; name one of these:"
-    )
+    return f"the VM needs {listed}, and this cloud has no default for your project; to choose from:"
 
 
 def _in_options(error: ApiError, options: Mapping[str, str]) -> str:
