@@ -156,7 +156,10 @@ def expected(
                 show(pool.claimed(placement, exclusive=exclusive, newest=0).values())
                 end = served.ends_at
                 if served.duration is not None:
-                    end = at + datetime.timedelta(seconds=served.duration)
+                    try:
+                        end = at + datetime.timedelta(seconds=served.duration)
+                    except OverflowError:  # it waits for a lease that ends in the year 9999
+                        end = None
                 if end is not None:
                     for uuid, size in placement.memory_by_gpu().items():
                         heapq.heappush(coming, (end, next(numbers), Share(uuid, size)))

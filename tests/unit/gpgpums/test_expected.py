@@ -77,6 +77,13 @@ def test_what_was_returned_after_the_ends_were_read_is_free():
     assert expected(pool, [waits("a", 2)], ends(1, 2), NOON) == {"a": NOON + 2 * HOUR}
 
 
+def test_a_lease_that_ends_when_time_does_is_waited_for_all_the_same():
+    """Its owner may name that end, and whoever waits behind him asks when it is his turn."""
+    never = [(datetime.datetime.max, Share("GPU-0", MEMORY))]
+    queue = [waits("first", 1, joined=1, duration=1800), waits("second", 1, joined=2)]
+    assert expected(busy(1), queue, never, NOON) == {"first": datetime.datetime.max}
+
+
 def test_gpus_that_are_gone_help_nobody():
     later = [*ends(2), (NOON + HOUR, Share("GPU-gone", MEMORY))]
     assert expected(busy(1), [waits("a", 1)], later, NOON) == {"a": NOON + 2 * HOUR}
