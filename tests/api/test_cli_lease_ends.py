@@ -146,6 +146,23 @@ def test_a_lease_without_an_end_cannot_be_postponed(desk):
     assert (status, "has no end" in err) == (2, True)
 
 
+@pytest.mark.parametrize("longer", ["4000000d", "99999999999999999"])
+def test_a_lease_cannot_be_postponed_beyond_the_end_of_time(desk, longer):
+    lease = launched(desk, "-until=2040-01-01T00:00Z")
+    status, _, err = desk.type("set", lease.id, f"-for=+{longer}")
+    assert (status, "is longer than time lasts" in err) == (2, True)
+    assert row(desk.world, lease.id).ends_at == lease.ends_at
+
+
+def test_who_waits_for_a_lease_that_ends_when_time_does_sees_his_turn(desk):
+    launched(desk, "-until=9999-12-31T23:59Z")
+    status, out, err = desk.type(
+        *("-l", "-ncgpus=8", "-for=1h", "-wait", "-nowait", "-f=value", "-c=id")
+    )
+    assert status == 0, err
+    assert desk.read("show", out.strip())["queue"]["position"] == 1
+
+
 def test_its_owner_gives_it_another_name_and_leaves_its_end(desk):
     lease = launched(desk, "-for=1h", "-name=mine")
     named = set_(desk, lease.id, "-name=yours")

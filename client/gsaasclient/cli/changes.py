@@ -67,7 +67,12 @@ def _postponed(lease: dict[str, Any], seconds: int) -> dict[str, Any]:
     from datetime import datetime, timedelta
 
     end = datetime.fromisoformat(lease["ends_at"].replace("Z", "+00:00"))
-    return {"ends_at": (end + timedelta(seconds=seconds)).isoformat()}
+    try:
+        return {"ends_at": (end + timedelta(seconds=seconds)).isoformat()}
+    except OverflowError:
+        raise UsageError(
+            f"-for=+{seconds} is longer than time lasts; -until=never is no end"
+        ) from None
 
 
 def duration(value: str) -> int | Longer:
