@@ -123,7 +123,10 @@ def moment(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
             found = datetime.fromisoformat(f"{day}T{clock}{zulu}")
             if offset:
                 return found
-            return found.astimezone() if zone is None else found.replace(tzinfo=zone)
+            # By way of the timestamp: `astimezone` alone takes an hour off what a change of the clocks leaves out.
+            if zone is None:
+                return datetime.fromtimestamp(found.timestamp()).astimezone()
+            return found.replace(tzinfo=zone)
 
         today = now.astimezone(zone).date()
         if day in _DAYS:

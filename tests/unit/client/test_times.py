@@ -36,6 +36,12 @@ def test_an_age_has_one_unit(seconds: int, shown: str) -> None:
     assert age("2001-09-09T01:46:40.000000Z", 1_000_000_000 + seconds) == shown
 
 
+def test_a_time_that_the_change_of_the_clocks_leaves_out_is_counted_from_before_it(
+    in_berlin: None,
+) -> None:
+    assert for_api("2026-03-29 02:30") == "2026-03-29T01:30:00Z"  # 3:30 by the new time
+
+
 def test_a_time_is_shown_in_the_zone_of_the_machine(in_berlin: None) -> None:
     assert local("2026-12-01T08:00:00.123456Z") == "2026-12-01 09:00:00"
     assert local("2026-07-01T08:00:00.123456Z") == "2026-07-01 10:00:00"
