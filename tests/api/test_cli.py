@@ -271,6 +271,14 @@ def test_several_leases_are_ended_and_one_that_cannot_be_stops_none(desk):
     assert [lease["id"] for lease in desk.read("-t", "x", "y")] == again
 
 
+def test_a_lease_that_is_named_twice_is_ended_once_and_no_other_in_its_stead(desk):
+    other = desk.read("-l", "-ncgpus=1")
+    called = other["id"][:8]
+    named = desk.read("-l", "-ncgpus=1", f"-name={called}")
+    assert [lease["id"] for lease in desk.read("-t", called, called)] == [named["id"]]
+    assert [lease["id"] for lease in desk.read("list")] == [other["id"]]
+
+
 def test_a_name_of_several_leases_ends_none(desk):
     ids = [desk.read("-l", "-ncgpus=1", "-name=web")["id"] for _ in range(2)]
     status, _, err = desk.type("-t", "-id=web")

@@ -249,6 +249,13 @@ def test_several_leases_are_ended_at_once_and_those_that_are_missing_named(user)
     assert len(user.read("gpu", "lease", "list", "--status", "RELEASED")) == 2
 
 
+def test_a_lease_that_is_named_twice_is_ended_once_and_no_other_in_its_stead(user):
+    other = alloc(user, "other", "--memory", "64")["id"]
+    named = alloc(user, other[:8], "--memory", "64")["id"]
+    user.do("gpu", "lease", "delete", other[:8], other[:8], named)
+    assert [lease["ID"] for lease in user.read("gpu", "lease", "list")] == [other]
+
+
 def test_what_happened_to_a_lease_is_listed(user):
     alloc(user, "job")
     events = user.read("gpu", "lease", "event", "list", "job")

@@ -206,21 +206,34 @@ def terminate(client: Client, args: SimpleNamespace) -> int:
     columns = select(COLUMNS, args.c)
     if not args.id:
         require_id(None)
+    several = len(args.id) > 1
+    wanted: dict[str, tuple[str, Lease]] = {}
     before, ended, failed = [], [], 0
+
+    def fail(called: str, error: ClientError) -> None:
+        nonlocal failed
+        if not several:
+            raise error
+        failed += 1
+        print_error(f"{called}: {error}")
+
+    # All are looked up before one is ended: afterwards, what called that may mean another one.
     for called in args.id:
         try:
             found = finding.lease(client, called)
-            ended.append(client.request("DELETE", path_of(found["id"]))["lease"])
+            wanted.setdefault(found["id"], (called, found))
+        except ClientError as error:
+            fail(called, error)
+    for lease_id, (called, found) in wanted.items():
+        try:
+            ended.append(client.request("DELETE", path_of(lease_id))["lease"])
             before.append(found)
         except ClientError as error:
-            if len(args.id) == 1:
-                raise
-            failed += 1
-            print_error(f"{called}: {error}")
+            fail(called, error)
     if not args.nowait:
         ended = [_wait_for_release(client, lease) for lease in ended]
     lines = [_outcome(*each, args.nowait) for each in zip(before, ended, strict=True)]
-    if len(args.id) == 1:
+    if not several:
         print_resource(args, columns, ended[0], ended[0], lambda: lines[0])
         return DONE
     print_list(args, columns, ended, ended, lambda: "\n".join(lines))

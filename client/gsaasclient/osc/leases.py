@@ -387,13 +387,21 @@ class DeleteLeases(LeaseCommand):
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
+        wanted: dict[str, tuple[str, Lease]] = {}
         ended, failed = [], 0
+        # All are looked up before one is ended: afterwards, what called that may mean another one.
         for name in parsed_args.lease:
             try:
                 lease = self.find(name)
+                wanted.setdefault(lease.id, (name, lease))
+            except SDKException as error:  # the others are to end all the same
+                failed += 1
+                LOG.error("%s: %s", name, message_of(error))
+        for name, lease in wanted.values():
+            try:
                 self.gpus.delete_lease(lease, ignore_missing=False)
                 ended.append(lease)
-            except SDKException as error:  # the others are to end all the same
+            except SDKException as error:
                 failed += 1
                 LOG.error("%s: %s", name, message_of(error))
         if parsed_args.wait:
