@@ -11,6 +11,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -147,7 +148,12 @@ def _(step: Unit, changed: Collection[str]) -> State:
         return State.RIGHT
     if run("systemctl", "is-active", "--quiet", step.name, check=False).returncode:
         return State.MISSING
-    return State.RIGHT if set(changed).isdisjoint(step.reads) else State.DIFFERENT
+    if not set(changed).isdisjoint(step.reads):
+        return State.DIFFERENT
+    # An earlier run may have changed files, and had to leave the unit as it was.
+    since = _started(step.name)
+    is_old = any(_is_newer(Path(one), since) for one in step.reads)
+    return State.DIFFERENT if is_old else State.RIGHT
 
 
 @make.register
@@ -178,6 +184,17 @@ def of_somebody_else(step: object) -> bool:
         return False
     path = Path(step.path)
     return path.exists() and not path.read_text(errors="replace").startswith(texts.MARK)
+
+
+def _started(unit: str) -> float:
+    """Return when a unit was started, as `time.time` counts."""
+    shown = ("--property=InactiveExitTimestampMonotonic", "--value")
+    ago = time.monotonic() - int(run("systemctl", "show", *shown, unit).stdout or 0) / 1e6
+    return time.time() - ago
+
+
+def _is_newer(path: Path, moment: float) -> bool:
+    return path.exists() and path.stat().st_mtime > moment
 
 
 def _access(path: Path, mode: int, group: str) -> State:
