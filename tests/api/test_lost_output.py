@@ -154,10 +154,21 @@ def test_output_that_cannot_be_written_is_an_error_and_a_reader_that_has_ended_i
         assert run(desk, *words, stdout=output) == (0, "", "")
 
 
+@contextmanager
+def inherited(number: signal.Signals, handler: signal.Handlers) -> Iterator[None]:
+    """What is started meanwhile inherits this, whatever the tests have from who started them, such as nohup."""
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_an_allocation_that_a_signal_ends_is_released(desk, number):
     desk.world.engine.idle = True  # so that the lease is waited for
-    process = start(desk, "alloc", *SHARED, "-on=compute1")
+    with inherited(number, signal.SIG_DFL):
+        process = start(desk, "alloc", *SHARED, "-on=compute1")
     until(lambda: statuses(desk) == ["CLAIMED"])
     process.send_signal(number)
     assert process.wait(timeout=PATIENCE) == 130
@@ -183,11 +194,8 @@ def test_a_launch_that_a_signal_ends_names_the_lease_that_goes_on(desk):
 def test_a_signal_that_is_ignored_stays_so(desk):
     """As under nohup."""
     desk.world.engine.idle = True
-    ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
+    with inherited(signal.SIGHUP, signal.SIG_IGN):
         process = start(desk, "alloc", *SHARED, "-on=compute1")
-    finally:
-        signal.signal(signal.SIGHUP, ignored)
     until(lambda: statuses(desk) == ["CLAIMED"])
     process.send_signal(signal.SIGHUP)
     desk.world.engine.idle = False
