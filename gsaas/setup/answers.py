@@ -178,16 +178,18 @@ def of_role(role: str, table: Mapping[str, Any]) -> dict[str, str]:
     own = questions(ROLES[role])
     found: dict[str, str] = {}
     for place, answers in (("", table), (f" in [{role}]", table.get(role, {}))):
-        for name, value in dict(answers).items():
+        if not isinstance(answers, Mapping):
+            raise BadAnswer(f"[{role}] is a table of the answers for it alone")
+        for name, value in answers.items():
             if name in ROLES and not place:
                 continue
             if name not in (own if place else asked):
                 raise BadAnswer(f"there is no answer {name!r}{place}; there are {', '.join(own)}")
-            text = ", ".join(value) if isinstance(value, list) else value
-            if not isinstance(text, str):
+            texts = value if isinstance(value, list) else [value]
+            if not all(isinstance(text, str) for text in texts):
                 raise BadAnswer(f"{name}{place} must be text in quotation marks")
             if name in own:
-                found[name] = text
+                found[name] = ",".join(texts)
     return found
 
 
@@ -215,7 +217,8 @@ def read(kind: type[Answers], given: Known, machine: str, new_secret: Callable[[
             answer = question.default(known) if question.default else new_secret()
         answer = answer.strip()
         if not question.is_allowed(answer):
-            shown = "what was given" if question.secret else repr(answer)
+            # The URL of a database has a password before the @.
+            shown = "what was given" if question.secret or "@" in answer else repr(answer)
             raise BadAnswer(f"{name} is {question.allowed}, not {shown}")
         known[name] = answer
     return kind(**{name: known[name] for name in questions(kind)})

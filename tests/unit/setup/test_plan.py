@@ -142,12 +142,25 @@ def test_a_secret_that_would_need_quotes_is_refused_and_not_repeated(secret: str
     assert secret not in str(refused.value)
 
 
+def test_the_password_in_the_url_of_a_database_is_not_repeated():
+    with pytest.raises(BadAnswer, match="the URL of a database that is there") as refused:
+        read(Controller, database="mysql+pymysql://gsaas:a$b-secret@db/gsaas")
+    assert "secret" not in str(refused.value)
+
+
+def test_each_answer_that_may_be_several_may_be_a_list_in_a_file():
+    several = 'bus = ["one", "two:5673"]\nbus_secret = ["new-secret", "old-secret"]\n'
+    given = answers.of_role("controller", tomllib.loads(several))
+    known = read(Controller, **given)
+    assert (known.bus, known.bus_secret) == ("one,two:5673", "new-secret,old-secret")
+
+
 def test_a_file_may_have_the_answers_of_several_roles():
     table = tomllib.loads(
         'bus = "b"\ndriver = "tvm"\ngpu_network = ["192.0.2.0/24", "198.51.100.0/24"]\n'
         '[compute]\nhost_key = "of-compute"\n[gpu-host]\nhost_key = "of-the-gpus"\n'
     )
-    networks = "192.0.2.0/24, 198.51.100.0/24"
+    networks = "192.0.2.0/24,198.51.100.0/24"
     compute = {"bus": "b", "gpu_network": networks, "host_key": "of-compute"}
     assert answers.of_role("compute", table) == compute
     assert answers.of_role("gpu-host", table) == {
@@ -163,6 +176,8 @@ def test_a_file_may_have_the_answers_of_several_roles():
         ('colour = "red"', "there is no answer 'colour'; there are bus, "),
         ('[compute]\nurl = "https://a"', r"there is no answer 'url' in \[compute\]; there are bus"),
         ("bus = 5672", "bus must be text in quotation marks"),
+        ("bus = [5672]", "bus must be text in quotation marks"),
+        ('compute = "yes"', r"\[compute\] is a table of the answers for it alone"),
     ],
 )
 def test_what_no_role_is_asked_is_refused_in_a_file(text: str, said: str):
