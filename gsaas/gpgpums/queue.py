@@ -149,6 +149,7 @@ def expected(
             if coming and coming[0][0] == at:
                 continue  # what ends at once is free at once
             at = max(at, now)
+            waiting = [each for each in waiting if each.ends_at is None or each.ends_at > at]
             while waiting and (placement := pool.place(waiting[-1].request, waiting[-1].policy)):
                 served = waiting.pop()
                 found[served.lease_id] = at

@@ -77,6 +77,11 @@ def test_what_was_returned_after_the_ends_were_read_is_free():
     assert expected(pool, [waits("a", 2)], ends(1, 2), NOON) == {"a": NOON + 2 * HOUR}
 
 
+def test_a_request_that_ends_before_its_turn_is_not_served_and_keeps_nobody_waiting():
+    queue = [waits("over", 1, joined=1, ends_at=NOON + HOUR / 2), waits("next", 1, joined=2)]
+    assert expected(busy(1), queue, ends(1), NOON) == {"next": NOON + HOUR}
+
+
 def test_a_lease_that_ends_when_time_does_is_waited_for_all_the_same():
     """Its owner may name that end, and whoever waits behind him asks when it is his turn."""
     never = [(datetime.datetime.max, Share("GPU-0", MEMORY))]
