@@ -47,6 +47,14 @@ def test_a_launch_waits_and_prints_the_lease_and_the_next_commands(desk):
         assert shown in out
 
 
+def test_a_note_with_the_name_of_a_network_does_not_control_the_terminal(desk):
+    """Any project may share a network with any other."""
+    desk.world.cloud.defaults = {"\x1b[2Jmine": ""}
+    _, _, err = desk.type("-l", "-ncgpus=1")
+    assert "note: chosen: \ufffd[2Jmine\n" in err
+    assert "\x1b" not in err
+
+
 def test_how_long_the_phases_of_a_launch_took_is_shown_later(desk):
     _, answer, _ = desk.type("-l", "-ncgpus=1", "-name=web")
     _, shown, _ = desk.type("show", "web")

@@ -328,6 +328,12 @@ def test_what_cannot_be_printed_is_given_back(user, monkeypatch, noun, how):
     assert f"{noun} {row.id} is given back" in err
 
 
+def test_a_remark_does_not_control_the_terminal(user):
+    user.world.cloud.defaults = {"\x1b[2Jmine": ""}
+    status, _, err = user.type("gpu", "lease", "create")
+    assert (status, "note: chosen: \ufffd[2Jmine\n" in err, "\x1b" in err) == (0, True, False)
+
+
 def test_a_lease_is_made_even_if_remarks_cannot_be_written(user, monkeypatch):
     user.world.cloud.notes = ["key_name: ignored by this cloud"]
     words = ("gpu", "lease", "create", "--key-name", "mine", "-f", "value", "-c", "name")

@@ -107,8 +107,8 @@ def print_text(text: str) -> None:
 
 
 def print_note(sentence: str) -> None:
-    """Print a remark that is not part of the answer."""
-    say(f"note: {sentence}\n")
+    """Print a remark that is not part of the answer; it may have names that other users chose."""
+    say(f"note: {tables.printable(sentence)}\n")
 
 
 def print_error(sentence: str) -> None:

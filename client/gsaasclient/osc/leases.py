@@ -18,6 +18,7 @@ from osc_lib.cli.format_columns import DictColumn, ListColumn, ListDictColumn
 
 from gsaasclient import lease_fields, vms
 from gsaasclient.cli.standard_files import say
+from gsaasclient.cli.tables import printable
 from gsaasclient.lease_fields import Field
 from gsaasclient.osc import cgpus
 from gsaasclient.osc.command import (
@@ -209,7 +210,7 @@ class CreateLease(CreateOne, LeaseCommand):
         lease = self.gpus.create_lease(**self._request(parsed_args))
         self.made = lease.id
         for note in lease.notes or []:
-            say(f"note: {note}\n")
+            say(f"note: {printable(note)}\n")
         if parsed_args.wait:
             lease = self.wait_for(lease)
             if parsed_args.key_name:
