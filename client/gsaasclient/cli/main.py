@@ -18,6 +18,7 @@ from gsaasclient.cli.standard_files import OutputError, Writing, open_closed, sa
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from gsaasclient import Client
+    from gsaasclient.cli.parser import CommandSpec
 
 DEBUG_VARIABLE = "GSAAS_DEBUG"
 RENEW = "renew-token"
@@ -73,7 +74,7 @@ def _run(words: Sequence[str]) -> int:
     module, function = command.handler.function.split(":")
     handler = getattr(import_module(f"gsaasclient.cli.{module}"), function)
     try:
-        client = None if command.handler.offline else _client()
+        client = None if command.handler.offline else _client(command)
         status: int = handler(client, values)
         return status
     except UsageError as error:  # a rule that only the command itself can check
@@ -92,15 +93,15 @@ def _run(words: Sequence[str]) -> int:
         return BUSY if isinstance(error, StillBusyError) else command.handler.failure_status
 
 
-def _client() -> Client:
-    """Return the client with the credentials of the environment. Raises `CredentialsError`."""
+def _client(command: CommandSpec) -> Client:
+    """Return the client for a command, with the credentials of the environment. Raises `CredentialsError`."""
     from gsaasclient.api import Client
     from gsaasclient.credentials import CREDENTIALS_VARIABLE, are_two, find_credentials
 
     credentials = find_credentials(os.environ)
     if are_two(os.environ):
         say(f"note: {CREDENTIALS_VARIABLE} is used, and not the OS_ variables\n")
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not command.handler.lends_terminal:
         from gsaasclient.cli.patience import PatientClient
 
         return PatientClient(credentials)

@@ -162,14 +162,21 @@ class Handler:
     function        the `module:function` of `gsaasclient.cli`
     offline         whether the function does not call the API: its client is then None
     failure_status  the exit status for failures of GSaaS
+    lends_terminal  whether the terminal becomes that of a program or of a picture, which lines of ours would spoil
     """
 
     def __init__(
-        self, function: str, *, offline: bool = False, failure_status: int = FAILED
+        self,
+        function: str,
+        *,
+        offline: bool = False,
+        failure_status: int = FAILED,
+        lends_terminal: bool = False,
     ) -> None:
         self.function = function
         self.offline = offline
         self.failure_status = failure_status
+        self.lends_terminal = lends_terminal
 
 
 class CommandSpec:

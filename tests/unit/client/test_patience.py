@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
-from gsaasclient.cli import patience
+from gsaasclient.cli import main, patience
+from gsaasclient.cli.commands import COMMANDS
 from gsaasclient.credentials import Credentials
 from gsaasclient.transport import Response, Transport
 from tests.support.waiting import PATIENCE
@@ -56,9 +59,22 @@ def test_an_answer_in_time_leaves_nothing_that_could_speak(
     answered = threading.Event()
     answered.set()
     monkeypatch.setattr(client, "_transport", Hanging(answered))
-    before = threading.active_count()
     client.request("GET", "/v1/leases")
-    for thread in threading.enumerate():
-        if isinstance(thread, threading.Timer):
-            thread.join(PATIENCE)
-    assert threading.active_count() == before
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    for timer in timers:
+        timer.join(PATIENCE)
+    assert not any(timer.is_alive() for timer in timers)
+
+
+@pytest.mark.parametrize(("command", "speaks"), [("list", True), ("run", False), ("top", False)])
+def test_nothing_is_said_on_a_terminal_that_a_program_or_a_picture_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, speaks: bool
+) -> None:
+    """There, Ctrl-C would end the program, and a line would stand in the picture."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    path = tmp_path / "credentials.json"
+    path.write_text('{"url": "http://nowhere", "token": "t"}')
+    path.chmod(0o600)
+    monkeypatch.setenv("GSAAS_CREDENTIALS", str(path))
+    client = main._client(COMMANDS[command])
+    assert isinstance(client, patience.PatientClient) is speaks

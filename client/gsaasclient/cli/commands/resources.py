@@ -130,7 +130,7 @@ the leases on it; a GPU is silent if its host has not reported in time. Other us
 and the leases of their project. gsaas gpus, gsaas list and gsaas queue print each table by itself,
 in more formats.""",
         ),
-        Handler("top.command:top"),
+        Handler("top.command:top", lends_terminal=True),
         options=(
             Option("once", None, "print the tables once, as is done without a terminal"),
             Option(

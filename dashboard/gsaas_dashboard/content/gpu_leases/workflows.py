@@ -142,7 +142,7 @@ class GpusAction(workflows.Action, CgpuFields):
     duration = forms.ChoiceField(
         label=_("How long"),
         choices=[
-            ("", _("until it is released, or as long as this cloud allows")),
+            ("", _("until it is released, if this cloud allows that")),
             ("3600", _("an hour, and then it is released")),
             ("28800", _("8 hours, and then it is released")),
             ("86400", _("a day, and then it is released")),
