@@ -168,6 +168,7 @@ def test_its_owner_gives_it_another_name_and_leaves_its_end(desk):
     named = set_(desk, lease.id, "-name=yours")
     assert (named.name, named.ends_at) == ("yours", lease.ends_at)
     assert desk.type("set", "yours", "-for=2h", "-f=value", "-c=name")[1] == "yours\n"
+    assert "  ends " in desk.type("set", "yours", "-name=ours")[1]
 
 
 def test_a_request_that_waits_lets_others_pass(desk):

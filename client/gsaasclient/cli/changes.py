@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from gsaasclient import Client
 from gsaasclient.api import ENDS_VERSION
-from gsaasclient.cli import finding, leases, queue
+from gsaasclient.cli import finding, leases, queue, readings
 from gsaasclient.cli.columns import select
 from gsaasclient.cli.output import print_resource
 from gsaasclient.cli.parser import UsageError
@@ -41,15 +41,19 @@ def change(client: Client, args: SimpleNamespace) -> int:
         raise UsageError("nothing to change: give -name, -priority, -for or -until")
     lease = finding.lease(client, lease_id)
     path = f"/v1/leases/{lease['id']}"
-    version = CHANGES_VERSION
+    if isinstance(changes.get("duration"), Longer):
+        lease = client.request("GET", path, version=ENDS_VERSION)["lease"]
+        changes |= _postponed(lease, changes.pop("duration").seconds)
+    if changes.get("ends_at") == NEVER:
+        changes["ends_at"] = None
+
+    def send(version: str) -> Any:
+        return client.request("PATCH", path, {"lease": changes}, version=version)["lease"]
+
     if changes.keys() & {"duration", "ends_at"}:
-        version = ENDS_VERSION
-        if isinstance(changes.get("duration"), Longer):
-            lease = client.request("GET", path, version=version)["lease"]
-            changes |= _postponed(lease, changes.pop("duration").seconds)
-        if changes.get("ends_at") == NEVER:
-            changes["ends_at"] = None
-    lease = client.request("PATCH", path, {"lease": changes}, version=version)["lease"]
+        lease = send(ENDS_VERSION)
+    else:
+        lease = readings.with_readings(send, otherwise=CHANGES_VERSION)
     called = leases.name_or_id(client, lease) if args.f == "table" else lease["id"]
     print_resource(args, columns, lease, lease, lambda: leases.describe(lease, called))
     return 0
