@@ -96,8 +96,9 @@ def common(name: str, host: str) -> dict[str, dict[str, Any]]:
             "enabled_apis": "osapi_compute",
             "force_config_drive": True,
             "allow_resize_to_same_host": True,
-            "vif_plugging_is_fatal": True,
-            "vif_plugging_timeout": 120,
+            # Once in some hundred boots, Neutron's event for a port that it has wired does not reach Nova.
+            "vif_plugging_is_fatal": False,
+            "vif_plugging_timeout": 60,
             # By each report of a host, which no test needs, conductor, message bus and database work, too.
             "report_interval": 30,
             "service_down_time": 90,
