@@ -95,7 +95,7 @@ def controller(cloud: Cloud) -> Iterator[FreshRoot]:
 def host() -> Iterator[FreshRoot]:
     with FreshRoot() as root:
         root.write("/opt/gsaas/bin/gsaas-manage", PROGRAM, 0o755)
-        root.write("/root/answers.toml", AGENT)
+        root.write("/etc/answers.toml", AGENT)
         yield root
 
 
@@ -230,7 +230,7 @@ def test_a_controller_gives_hosts_their_accounts_and_answers(
 
 @pytest.mark.parametrize("role", ["compute", "gpu-host"])
 def test_a_host_is_made_once_and_then_nothing_changes(host: FreshRoot, role: str):
-    first = ["setup", role, "--answers=/root/answers.toml", "-f", "json"]
+    first = ["setup", role, "--answers=/etc/answers.toml", "-f", "json"]
     if role == "gpu-host":
         first.append("--gpu-address=192.0.2.11")
     made = host.manage(*first)
@@ -245,9 +245,9 @@ def test_a_host_is_made_once_and_then_nothing_changes(host: FreshRoot, role: str
 
 def test_a_terminal_is_asked_what_is_missing(host: FreshRoot):
     host.write(
-        "/root/secrets.toml", 'bus_password = "long-enough"\nhost_key = "also-long-enough"\n'
+        "/etc/secrets.toml", 'bus_password = "long-enough"\nhost_key = "also-long-enough"\n'
     )
-    command = "/opt/gsaas/bin/gsaas-manage setup compute --answers /root/secrets.toml"
+    command = "/opt/gsaas/bin/gsaas-manage setup compute --answers /etc/secrets.toml"
     typed = "controller\n192.0.2.0/24\n"
     done = host.enter("script", "-qec", command, "/dev/null", stdin=typed)
     assert done.returncode == 0, done.stdout
@@ -258,7 +258,7 @@ def test_a_terminal_is_asked_what_is_missing(host: FreshRoot):
 def test_a_configuration_that_somebody_else_wrote_is_not_replaced(host: FreshRoot):
     host.write("/etc/gsaas/gsaas-rodvr.conf", "[DEFAULT]\ndebug = true\n")
     before = everything(host)
-    refused = host.manage("setup", "compute", "--answers=/root/answers.toml")
+    refused = host.manage("setup", "compute", "--answers=/etc/answers.toml")
     assert refused.returncode == 2
     assert "/etc/gsaas/gsaas-rodvr.conf is there, and setup has not written it" in refused.stderr
     assert everything(host) == before
@@ -272,7 +272,7 @@ def test_what_is_wrong_with_an_answer_is_said_before_anything_is_done(host: Fres
         ("--gpu-address=", "gpu_address is an IPv4 address, such as 192.0.2.11, not ''"),
     ):
         more = () if "address" in wrong else ("--gpu-address=192.0.2.11",)
-        refused = host.manage("setup", "gpu-host", "--answers=/root/answers.toml", wrong, *more)
+        refused = host.manage("setup", "gpu-host", "--answers=/etc/answers.toml", wrong, *more)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert said in refused.stderr
     host.write("/root/more.toml", AGENT + 'colour = "red"\n')
