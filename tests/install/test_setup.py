@@ -244,9 +244,7 @@ def test_a_host_is_made_once_and_then_nothing_changes(host: FreshRoot, role: str
 
 
 def test_a_terminal_is_asked_what_is_missing(host: FreshRoot):
-    host.write(
-        "/etc/secrets.toml", 'bus_password = "long-enough"\nhost_key = "also-long-enough"\n'
-    )
+    host.write("/etc/secrets.toml", 'bus_password = "long-enough"\nhost_key = "also-long-enough"\n')
     command = "/opt/gsaas/bin/gsaas-manage setup compute --answers /etc/secrets.toml"
     typed = "controller\n192.0.2.0/24\n"
     done = host.enter("script", "-qec", command, "/dev/null", stdin=typed)
