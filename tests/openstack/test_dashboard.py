@@ -203,6 +203,36 @@ def test_a_request_that_does_not_fit_is_refused_on_the_page_with_what_would(
     browser.see("It is an amount of memory such as 2G", CHECK)
 
 
+def test_a_vm_has_the_clouds_defaults_where_nobody_chooses(as_tenant: Browser, gpus: Any):
+    browser = as_tenant
+    open_launch(browser)
+    fill(browser, name_of_lease="unchosen", memory_mb="1G")
+    browser.click("Virtual machine")
+    for name in ("image", "flavor", "network"):
+        assert browser.find(f"[name='{name}'] option:checked").text == "the cloud's default"
+    browser.click("Launch")
+    browser.see("The launch of unchosen has begun.")
+    chosen = f"image {settings.IMAGE}, flavor {settings.FLAVOR}, network {settings.NETWORK}"
+    browser.see(f"the cloud chose: {chosen}")
+    lease = gpus.wait_for_lease(launched(gpus, "unchosen"))
+    assert lease.status == "ACTIVE"
+    gpus.delete_lease(lease)
+    gpus.wait_for_release(lease)
+
+
+def test_what_has_no_default_is_said_at_its_field(as_admin: Browser, admin: Connection):
+    """The administrator's own project has no network."""
+    sdk.add_service(admin)
+    browser = as_admin
+    open_launch(browser)
+    browser.click("Launch")
+    browser.see("This cloud has no default network for your project: your project can use none.")
+    assert browser.find("[name='network']").is_displayed()
+    assert browser.all("[name='image'] ~ .help-block.error, .has-error [name='image']") == []
+    project = admin.current_project_id
+    assert [each for each in admin.gpu_scheduling.leases() if each.project_id == project] == []
+
+
 def test_a_form_asks_for_little_at_first_and_offers_the_models_that_there_are(
     as_tenant: Browser, gpus: Any
 ):

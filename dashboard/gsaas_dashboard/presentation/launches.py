@@ -21,6 +21,8 @@ WAITS = {
 
 DURATIONS = {"": None, "3600": 3600, "28800": 28800, "86400": 86400, "604800": 604800}
 """What the page offers -> seconds for which a lease has its cGPUs."""
+SERVER_FIELDS = {"image": "imageRef", "flavor": "flavorRef", "key_name": "key_name", "name": "name"}
+"""Field of the page -> Nova's, whose value is the same. The network is the other one."""
 
 
 def cgpus(form: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,16 +53,11 @@ def lease(form: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def server(form: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return Nova's fields of the VM; None for a lease without one."""
+    """Return Nova's fields of the VM, without those that the cloud is to choose; None for a lease without a VM."""
     if form.get("image") == NO_VM:
         return None
     fields: dict[str, Any] = {}
-    for name, field in (
-        ("image", "imageRef"),
-        ("flavor", "flavorRef"),
-        ("key_name", "key_name"),
-        ("name", "name"),
-    ):
+    for name, field in SERVER_FIELDS.items():
         if form.get(name):
             fields[field] = form[name]
     if form.get("network"):
@@ -71,3 +68,14 @@ def server(form: Mapping[str, Any]) -> dict[str, Any] | None:
 def is_shared_without_memory(form: Mapping[str, Any]) -> bool:
     """Whether the *form* asks for parts of GPUs without saying how large."""
     return form.get("mode") == "shared" and not form.get("memory_mb")
+
+
+def undecided(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return a sentence for each field that has to be filled in after all, from the *facts* of a refusal."""
+    pages = {field: name for name, field in SERVER_FIELDS.items()} | {"networks": "network"}
+    found = {}
+    for each in facts.get("missing") or ():
+        name = pages[each["field"]]
+        there = "choose one" if each["names"] else "your project can use none"
+        found[name] = f"This cloud has no default {name} for your project: {there}."
+    return found

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from gsaas.api.schemas import leases as schemas
+from gsaas.cloud.nova.defaults import Missing
 from gsaas_dashboard.presentation import launches
 
 FORM = {
@@ -82,6 +83,25 @@ def test_all_that_can_be_filled_in() -> None:
 
 def test_a_lease_without_a_vm() -> None:
     assert lease(image=launches.NO_VM)["server"] is None
+
+
+def test_the_cloud_chooses_image_flavor_and_network_if_nobody_does() -> None:
+    assert lease(image="", flavor="", key_name="mine")["server"] == {"key_name": "mine"}
+    assert lease(image="", flavor="")["server"] == {}
+
+
+def test_what_the_cloud_cannot_choose_is_said_at_its_field() -> None:
+    missing = [
+        Missing("imageRef", ("debian", "guest"), 3),
+        Missing("flavorRef", ("small",), 0),
+        Missing("networks", (), 0),
+    ]
+    assert launches.undecided({"missing": [each.to_dict() for each in missing]}) == {
+        "image": "This cloud has no default image for your project: choose one.",
+        "flavor": "This cloud has no default flavor for your project: choose one.",
+        "network": "This cloud has no default network for your project: your project can use none.",
+    }
+    assert launches.undecided({"nearest": None}) == {}
 
 
 def test_memory_is_not_asked_for_in_exclusive_mode() -> None:

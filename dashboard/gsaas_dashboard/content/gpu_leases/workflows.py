@@ -9,12 +9,14 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.translation import gettext_lazy as _
-from horizon import exceptions, forms, workflows
+from horizon import exceptions, forms, messages, workflows
 
 from gsaas_dashboard import cloud
 from gsaas_dashboard.presentation import checks, launches, models
 from gsaasclient import quantities
 
+DEFAULT = "", _("the cloud's default")
+"""The choice of who chooses nothing: value and text."""
 MOST_CGPUS = 254
 """Masked addresses of a lease with the default prefix: the service has the last word."""
 
@@ -42,9 +44,7 @@ class CgpuFields(forms.Form):
     count = forms.IntegerField(
         label=_("Number of cGPUs"), min_value=1, max_value=MOST_CGPUS, initial=1, widget=number()
     )
-    gpu_model = forms.ChoiceField(
-        label=_("GPU"), choices=[("", _("the cloud's default"))], required=False
-    )
+    gpu_model = forms.ChoiceField(label=_("GPU"), choices=[DEFAULT], required=False)
     mode = forms.ChoiceField(
         label=_("Mode"),
         choices=[
@@ -79,9 +79,7 @@ class CgpuFields(forms.Form):
         initial="any",
         required=False,
     )
-    policy = forms.ChoiceField(
-        label=_("Policy"), choices=[("", _("the cloud's default"))], required=False
-    )
+    policy = forms.ChoiceField(label=_("Policy"), choices=[DEFAULT], required=False)
     compute_capability = forms.RegexField(
         label=_("Compute capability, at least"),
         regex=r"^[0-9]{1,3}(\.[0-9]{1,3})?$",
@@ -106,7 +104,7 @@ def offered(
         raise
     except exceptions.HorizonException:
         found = []  # the check on the same page says what is wrong
-    return [("", _("the cloud's default")), *found]
+    return [DEFAULT, *found]
 
 
 class CgpuCheck(CgpuFields):
@@ -205,7 +203,9 @@ class ServerAction(workflows.Action):
     """The step of a launch that asks what runs with the GPUs."""
 
     image = forms.ChoiceField(
-        label=_("Image"), help_text=_("Without a VM, programs that run already use the cGPUs.")
+        label=_("Image"),
+        required=False,
+        help_text=_("Without a VM, programs that run already use the cGPUs."),
     )
     flavor = forms.ChoiceField(label=_("Flavor"), required=False)
     network = forms.ChoiceField(label=_("Network"), required=False)
@@ -226,24 +226,18 @@ class ServerAction(workflows.Action):
 
     def populate_image_choices(self, request: HttpRequest, context: Any) -> list[tuple[str, Any]]:
         none = (launches.NO_VM, _("no VM"))
-        return [("", _("Select an image")), *self._choices.images, none]
+        return [DEFAULT, *self._choices.images, none]
 
     def populate_flavor_choices(self, request: HttpRequest, context: Any) -> list[tuple[str, Any]]:
-        return [("", _("Select a flavor")), *self._choices.flavors]
+        return [DEFAULT, *self._choices.flavors]
 
     def populate_network_choices(self, request: HttpRequest, context: Any) -> list[tuple[str, Any]]:
-        return [("", _("the cloud's choice")), *self._choices.networks]
+        return [DEFAULT, *self._choices.networks]
 
     def populate_key_name_choices(
         self, request: HttpRequest, context: Any
     ) -> list[tuple[str, Any]]:
         return [("", _("none")), *self._choices.keypairs]
-
-    def clean(self) -> dict[str, Any]:
-        cleaned: dict[str, Any] = super().clean()
-        if cleaned.get("image") not in (None, launches.NO_VM) and not cleaned.get("flavor"):
-            self.add_error("flavor", _("A VM needs a flavor."))
-        return cleaned
 
 
 class ServerStep(workflows.Step):
@@ -273,9 +267,22 @@ class LaunchLease(workflows.Workflow):
         except exceptions.NotAuthorized:
             raise
         except exceptions.HorizonException as error:
-            self.add_error_to_step(refusal(error), GpusAction.slug)
+            self._show(error)
             raise forms.ValidationError(str(error)) from error
+        for note in self.object.notes or []:
+            messages.info(request, note)
         return True
+
+    def _show(self, error: exceptions.HorizonException) -> None:
+        """Say why the service refuses the launch, at the fields that it concerns if it names some."""
+        said = getattr(error, "error", None)
+        fields = launches.undecided(said.facts) if said is not None else {}
+        for name, sentence in fields.items():
+            step = self.get_step(ServerAction.slug)
+            step.has_errors = True  # so it is the step that is seen
+            step.action.add_error(name, sentence)
+        if not fields:
+            self.add_error_to_step(refusal(error), GpusAction.slug)
 
     def get_success_url(self) -> str:
         return str(reverse(self.success_url))
