@@ -23,6 +23,7 @@ class Field:
     heading    in tables of `gsaas`; by default *name*
     title      in lists of `openstack`
     since      the first microversion that has it; columns of `gsaas` that not every API has are printed only for `-c`
+    is_time    whether it is a time, as its name says
     line       for a time of a lease that goes on: how `gsaas show` prints it; `{left}` is how far away it is
     warning    for a time that its owner has to know: how the dashboard announces it, in the state and in a sentence
     """
@@ -47,6 +48,7 @@ class Field:
         self.heading = heading or name
         self.title = title or name
         self.since = since
+        self.is_time = name.endswith(("_at", "_since", "_until"))
         self.line = line
         self.warning = warning
 

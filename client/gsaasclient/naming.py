@@ -9,6 +9,9 @@ UUID_LENGTH = 36
 SHORTEST_PREFIX = 4
 """Characters of an id at least: fewer are often the beginning of several."""
 
+SHORTEST_GPU_PREFIX = len("GPU-") + SHORTEST_PREFIX
+"""The same of the UUID of a GPU."""
+
 
 def is_id(text: str) -> bool:
     """Return whether *text* has the form of an id."""

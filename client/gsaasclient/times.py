@@ -41,3 +41,27 @@ def local(then: str | None) -> str | None:
     except OverflowError:  # a year that UTC has and this zone has not
         return f"{found:%Y-%m-%d %H:%M:%S} UTC"
     return f"{found:%Y-%m-%d %H:%M:%S}"
+
+
+HALF_A_YEAR = 182 * 86400
+"""Seconds from which on a short time names its year, as `ls` has it."""
+
+
+def minute(then: str | None) -> str | None:
+    """Return what `local` returns, without seconds: `2026-12-01 09:00`; None for None."""
+    text = local(then)
+    return text and text[:16] + text[19:]
+
+
+def short(then: str | None, now: float) -> str | None:
+    """Return the same in at most 11 characters: `12-01 09:00`, or `2025-03-01` half a year from *now* or farther away.
+
+    *now* is as `time.time` counts; None for None.
+    """
+    from datetime import datetime
+
+    text = local(then)
+    if text is None or then is None:
+        return None
+    far = abs(datetime.fromisoformat(then).timestamp() - now) > HALF_A_YEAR
+    return text[:10] if far else text[5:16]

@@ -425,6 +425,19 @@ def test_values_of_the_totals_are_printed_for_scripts_as_ever(desk):
     assert desk.type("gpus", "-c", "idle", "-f", "json")[1] == '{\n  "idle": 8\n}\n'
 
 
+def test_an_administrator_may_name_a_gpu_by_the_beginning_that_a_list_prints(desk):
+    desk.sit("admin")
+    status, out, _ = desk.type("gpus", "-disable=GPU-0002-1…", "-reason=ECC errors")
+    assert (status, "GPU-0002-1: disabled: ECC errors" in out) == (0, True)
+    assert [gpu["uuid"] for gpu in desk.read("gpus")["gpus"] if gpu["disabled"]] == ["GPU-0002-1"]
+    assert desk.type("gpus", "-enable=GPU-0002-1")[0] == 0
+    status, _, err = desk.type("gpus", "-disable=GPU-0002")
+    assert (status, "the ids of 4 GPUs begin with GPU-0002; type more" in err) == (1, True)
+    status, _, err = desk.type("gpus", "-disable=GPU-")
+    assert (status, "there is no GPU 'GPU-'" in err) == (1, True)
+    assert desk.read("gpus")["totals"]["idle"] == 8
+
+
 def test_models_have_columns_to_pick(desk):
     words = ("models", "-c", "model", "-c", "idle", "-f", "csv")
     assert desk.type(*words)[1] == "model,idle\nQuadro M4000,8\n"
@@ -462,7 +475,8 @@ def test_a_tenant_cannot_take_a_gpu_out_of_service(desk):
 
 
 def test_an_administrator_sees_endpoints_and_all_users_see_policies(desk):
-    assert re.search(r"least-load-fit +default +GSaaS", desk.type("policies")[1])
+    assert re.search(r"least-load-fit +default +the GPU with", desk.type("policies")[1])
+    assert re.search("least-load-fit +GSaaS", desk.type("policies", "-c=name", "-c=source")[1])
     desk.sit("admin")
     assert "gpu1" in desk.type("endpoints", "gpu1")[1]
     assert desk.read("endpoints", "gpu1")["problems"] == []

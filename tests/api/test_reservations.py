@@ -475,7 +475,10 @@ def test_the_commands_reserve_list_launch_and_cancel(desk):
     assert (made["name"], made["cgpus"]["count"]) == ("course", 2)
     desk.world.claims.reservations.audit()
     assert desk.read("reservations")[0]["kept"] == 2
-    assert made["id"] in desk.type("reservations")[1]
+    heading, row = desk.type("reservations")[1].splitlines()
+    assert heading.split() == ["id", "name", "status", "cGPUs", "each", "from", "for", "kept"]
+    assert (row.split()[0], row.split()[-2:]) == (made["id"][:8], ["5h", "2"])
+    assert made["id"] in desk.type("reservations", "-c", "id")[1]
     status, out, err = desk.type("alloc", "-ncgpus=1", f"-reservation={made['id']}", "-f", "json")
     assert status == 0, err
     lease_id = json.loads(out)["lease"]["id"]
@@ -516,7 +519,7 @@ def test_administrators_see_how_much_of_a_gpu_is_kept_for_reservations(desk):
     older = call(desk.world, "GET", path, caller="admin", headers=before).json["gpu"]
     assert "reserved_mb" not in older
     desk.sit("admin")
-    assert desk.type("gpus")[1].count("free, 4096 MiB reserved") == 1
+    assert desk.type("gpus")[1].count("free, 4096 reserved") == 1
 
 
 def test_the_list_of_the_commands_says_which_reservations_are_degraded(desk):

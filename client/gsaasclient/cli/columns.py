@@ -19,6 +19,8 @@ class Column:
     heading   in tables; *name* by default
     value     returns the column's value for a resource, as JSON has it; by default the member *name*
     text      returns what a table shows instead of the value, where that differs
+    brief     returns what the whole table of a list shows instead of the text, where that differs: `-c` prints the text
+    least     to how many columns of a terminal that table may shorten it, if it is wider than 80; None: not at all
     optional  whether it is printed only if `-c` picks it
     """
 
@@ -29,13 +31,26 @@ class Column:
         value: Callable[[Any], Any] | None = None,
         *,
         text: Callable[[Any], object] | None = None,
+        brief: Callable[[Any], object] | None = None,
+        least: int | None = None,
         optional: bool = False,
     ) -> None:
         self.name = name
         self.heading = name if heading is None else heading
         self.value = value or (lambda resource: resource[name])
         self.text = text or self.value
+        self.brief = brief or self.text
+        self.least = least
         self.optional = optional
+
+
+SHORT_ID = 8
+"""Characters of an id in the table of a list."""
+
+
+def id_column(name: str, heading: str) -> Column:
+    """Return the column of an id, of which the table of a list shows the beginning: commands find it by that."""
+    return Column(name, heading, brief=lambda resource: resource[name][:SHORT_ID])
 
 
 def select(columns: Sequence[Column], names: Sequence[str]) -> list[Column]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from gsaasclient.cli.columns import Column, select
-from gsaasclient.cli.output import print_list, print_resource, table_of
+from gsaasclient.cli.output import brief_table, print_list, print_resource
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.tables import INDENT, cell
 from gsaasclient.times import local
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gsaasclient import Client
 
 COLUMNS = (
-    Column("host"),
+    Column("host", least=6),
     Column("seen_at", "seen", text=lambda endpoint: local(endpoint["seen_at"])),
     Column("installed", "bindings", lambda endpoint: endpoint["bindings"]["installed"]),
     Column("pending", value=lambda endpoint: endpoint["bindings"]["pending"]),
@@ -48,7 +48,7 @@ def _describe(columns: list[Column], endpoints: list[dict[str, Any]]) -> str:
         for endpoint in endpoints
         for problem in endpoint["problems"]
     ]
-    return "\n".join([table_of(columns, endpoints), *problems])
+    return "\n".join([brief_table(columns, endpoints), *problems])
 
 
 def _dropped(endpoint: dict[str, Any]) -> int:

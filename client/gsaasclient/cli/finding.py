@@ -69,6 +69,21 @@ def reservation(client: Client, called: str, *, over: bool = False) -> Resource:
     return _one(wanted, called, "reservation", "reservations", "gsaas reservations lists yours")
 
 
+def gpu_uuid(client: Client, called: str) -> str:
+    """Return the UUID of the GPU that is *called* so: its UUID, or the beginning of it that a list prints.
+
+    What is none is returned as it is, for the API to refuse. Raises `ClientError` when it means several.
+    """
+    beginning = called.rstrip("….")
+    listed = get_all(client, "/v1/gpus", "gpus").get("gpus", [])
+    found = [gpu["uuid"] for gpu in listed if gpu["uuid"].startswith(beginning)]
+    if called in found or len(beginning) < naming.SHORTEST_GPU_PREFIX or not found:
+        return called
+    if len(found) > 1:
+        raise ClientError(naming.ambiguous(called, "GPUs", [], found))
+    return str(found[0])
+
+
 def reservation_id(client: Client, called: str) -> str:
     """Return the id of the reservation that is *called* so, which need not exist if it is a whole id."""
     return called if naming.is_id(called) else str(reservation(client, called)["id"])

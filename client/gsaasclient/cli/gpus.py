@@ -6,9 +6,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from gsaasclient.api import API_VERSION
-from gsaasclient.cli import inventory, models
+from gsaasclient.cli import finding, inventory, models
 from gsaasclient.cli.columns import Column, select
-from gsaasclient.cli.output import print_resource, table_of
+from gsaasclient.cli.output import brief_table, print_resource
 from gsaasclient.cli.parser import UsageError
 from gsaasclient.errors import ApiError
 
@@ -41,11 +41,11 @@ def _mode(gpu: dict[str, Any]) -> str:
 
 
 COLUMNS = (
-    Column("uuid", "GPU"),
-    Column("host"),
+    Column("uuid", "GPU", least=12),
+    Column("host", least=6),
     Column("index"),
     Column("kind", value=lambda gpu: gpu.get("kind")),
-    Column("model"),
+    Column("model", brief=lambda gpu: models.brief_model(gpu["model"]), least=8),
     Column("used_mb", "MiB held"),
     Column("memory_mb", "of"),
     Column("leases", text=lambda gpu: len(gpu["leases"])),
@@ -54,8 +54,15 @@ COLUMNS = (
     _reading("mean_utilisation", "mean %"),
     _reading("temperature_c", "°C"),
     _reading("power_w", "W"),
-    Column("state", value=lambda gpu: inventory.state(gpu, _mode(gpu))),
+    Column(
+        "state",
+        value=lambda gpu: inventory.state(gpu, _mode(gpu)),
+        brief=lambda gpu: inventory.brief_state(gpu, _mode(gpu)).replace(" MiB ", " "),
+        least=19,
+    ),
 )
+TABLE = ("uuid", "host", "model", "used_mb", "memory_mb", "leases", "state")
+"""The columns of the table, unless others are picked."""
 
 
 ADOPTION = "1.2"
@@ -89,9 +96,11 @@ def _list(client: Client, args: SimpleNamespace, version: str) -> int:
         args,
         "gpu",
         COLUMNS,
+        TABLE,
         order=lambda gpu: (gpu["host"], gpu["index"]),
         problems=_disputes,
         version=version,
+        find=lambda called: finding.gpu_uuid(client, called),
         instead=lambda: _models(client, args),
     )
 
@@ -123,11 +132,11 @@ def _adopt(client: Client, args: SimpleNamespace) -> int:
     from urllib.parse import quote
 
     columns = select(COLUMNS, args.c)
-    path = f"/v1/gpus/{quote(args.adopt, safe='')}"
+    path = f"/v1/gpus/{quote(finding.gpu_uuid(client, args.adopt), safe='')}"
     host = args.host or _only_reporter(client, path)
     answer = client.request("POST", f"{path}/adopt", {"adopt": {"host": host}}, ADOPTION)
     gpu = answer["gpu"]
-    print_resource(args, columns, gpu, gpu, lambda: table_of(select(COLUMNS, []), [gpu]))
+    print_resource(args, columns, gpu, gpu, lambda: brief_table(select(COLUMNS, TABLE), [gpu]))
     return 0
 
 

@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+from time import time
 from types import SimpleNamespace
 
 from gsaasclient import lease_fields, quantities
 from gsaasclient.cli import readings
-from gsaasclient.cli.columns import Column, select
+from gsaasclient.cli.columns import Column, id_column, select
 from gsaasclient.cli.finding import SORTING_VERSION
-from gsaasclient.cli.output import print_list, table_of
+from gsaasclient.cli.output import brief_table, print_list
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
-from gsaasclient.times import local
+from gsaasclient.times import local, short
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
 
     Lease = dict[str, Any]
     """A lease as the API shows it."""
-
-SHORT = 8
-"""Characters of an id in the table."""
+MANY = 1000
+"""From how many on a number has no decimals."""
 
 
 def _rounded(name: str, digits: int) -> Column:
@@ -33,34 +33,35 @@ def _rounded(name: str, digits: int) -> Column:
 
     def text(lease: Lease) -> str | None:
         value = field.value(lease)
-        return None if value is None else f"{value:.{digits}f}"
+        return None if value is None else f"{value:.{0 if value >= MANY else digits}f}"
 
     return Column(name, _HEADINGS[name], field.value, text=text)
 
 
 _HEADINGS = {
-    "gpu_hours": "GPU-hours",
+    "gpu_hours": "GPU-h",
     "mean_utilisation": "mean %",
     "peak_utilisation": "peak %",
 }
 
 
-def _minute(name: str, heading: str) -> Column:
-    """Return the column of a time, which tables show without its seconds."""
-
-    def text(lease: Lease) -> str | None:
-        shown = local(lease.get(name))
-        return shown and shown[:16]
-
-    return Column(name, heading, lambda lease: lease.get(name), text=text)
+def _time(name: str, heading: str) -> Column:
+    """Return the column of a time."""
+    return Column(
+        name,
+        heading,
+        lambda lease: lease.get(name),
+        text=lambda lease: local(lease.get(name)),
+        brief=lambda lease: short(lease.get(name), time()),
+    )
 
 
 COLUMNS = (
-    Column("id", "lease", text=lambda lease: lease["id"][:SHORT]),
-    Column("name"),
+    id_column("id", "lease"),
+    Column("name", least=6),
     Column("project_id", "project", optional=True),
-    _minute("claimed_at", "from"),
-    _minute("released_at", "to"),
+    _time("claimed_at", "from"),
+    _time("released_at", "to"),
     Column("took", None, lambda lease: _seconds(lease), text=lambda lease: _took(lease)),
     Column("cgpus", "cGPUs", lambda lease: lease["cgpus"]["count"]),
     Column("memory_mb", "each MiB", lambda lease: lease["cgpus"]["memory_mb"], optional=True),
@@ -71,6 +72,12 @@ COLUMNS = (
         "peak_memory_mb", "peak MiB", lambda lease: (lease.get("usage") or {}).get("peak_memory_mb")
     ),
 )
+
+TABLE = (
+    *("id", "name", "claimed_at", "took", "cgpus", "gpu_hours", "mean_utilisation"),
+    *("peak_utilisation", "peak_memory_mb"),
+)
+"""The columns of the table, unless others are picked."""
 
 
 def history(client: Client, args: SimpleNamespace) -> int:
@@ -92,7 +99,9 @@ def history(client: Client, args: SimpleNamespace) -> int:
     )["leases"]
 
     def text() -> str:
-        return table_of(columns, found) if found else f"no lease has ended since {args.since}"
+        if not found:
+            return f"no lease has ended since {args.since}"
+        return brief_table(select(COLUMNS, TABLE), found)
 
     print_list(args, columns, found, found, text)
     return 0

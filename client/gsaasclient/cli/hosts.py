@@ -18,18 +18,23 @@ if TYPE_CHECKING:
     from gsaasclient import Client
 
 COLUMNS = (
-    Column("name", "host"),
-    Column("gpu_address", "GPU address"),
+    Column("name", "host", least=6),
+    Column("gpu_address", "GPU address", least=15),
     Column("gpus", "GPUs"),
     Column("free_mb", "MiB free"),
     Column("memory_mb", "of"),
     Column("compute", "runs VMs"),
     Column("monitor_interval", "reports", text=lambda host: _interval(host["monitor_interval"])),
     Column(
-        "state", value=lambda host: inventory.state(host, "silent" if host["silent"] else "ready")
+        "state",
+        value=lambda host: inventory.state(host, "silent" if host["silent"] else "ready"),
+        brief=lambda host: inventory.brief_state(host, "silent" if host["silent"] else "ready"),
+        least=8,
     ),
     Column("problems", text=lambda host: "; ".join(host["problems"]), optional=True),
 )
+TABLE = ("name", "gpu_address", "gpus", "free_mb", "memory_mb", "compute", "state")
+"""The columns of the table, unless others are picked."""
 FORGOTTEN = (
     Column("name"),
     Column("failed_leases", text=lambda answer: ", ".join(answer["failed_leases"])),
@@ -50,6 +55,7 @@ def hosts(client: Client, args: SimpleNamespace) -> int:
         args,
         "host",
         COLUMNS,
+        TABLE,
         problems=lambda host: [f"{host['name']}: {problem}" for problem in host["problems"]],
     )
 

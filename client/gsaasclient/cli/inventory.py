@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from gsaasclient.api import API_VERSION
 from gsaasclient.cli.columns import Column, select
-from gsaasclient.cli.output import print_list, print_resource, table_of
+from gsaasclient.cli.output import brief_table, print_list, print_resource
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
 from gsaasclient.cli.tables import facts
@@ -36,16 +36,20 @@ def run(
     args: SimpleNamespace,
     noun: str,
     columns: Sequence[Column],
+    table: Sequence[str],
     *,
     order: Callable[[Resource], Any] | None = None,
     problems: Callable[[Resource], list[str]] = lambda _: [],
     version: str = API_VERSION,
+    find: Callable[[str], str] = lambda called: called,
     instead: Callable[[], tuple[Resource, str]] = lambda: ({}, ""),
 ) -> int:
     """List every *noun*, in the API's order or by *order*, or take one out of service or return it to service.
 
-    *problems* returns lines to print under the table for one of them. *version* is the microversion of the list.
-    *instead* returns what else a caller sees to whom the API shows none of them: members of the document, and a text.
+    *table* names the columns of the table, unless others are picked. *problems* returns lines to print under the table
+    for one of them. *version* is the microversion of the list. *find* returns the name of what `-disable` or `-enable`
+    names. *instead* returns what else a caller sees to whom the API shows none of them: members of the document, and a
+    text.
     """
     if args.disable and args.enable:
         raise UsageError("-disable and -enable cannot be combined")
@@ -53,13 +57,13 @@ def run(
         raise UsageError("-reason is valid only with -disable")
 
     def describe(found: list[Resource]) -> str:
-        lines = [line for each in found for line in problems(each)]
-        return "\n".join([table_of(select(columns, []), found), *lines])
+        lines = [line for each in found for line in (*_out_of_service(each), *problems(each))]
+        return "\n".join([brief_table(select(columns, table), found), *lines])
 
     if args.disable or args.enable:
         # Before the request: a column that does not exist must leave everything as it is.
         selected = select(columns, args.c)
-        changed = _change(client, args, noun)
+        changed = _change(client, args, noun, find)
         print_resource(args, selected, changed, changed, lambda: describe([changed]))
         return 0
 
@@ -83,14 +87,16 @@ def run(
     return 0
 
 
-def _change(client: Client, args: SimpleNamespace, noun: str) -> Resource:
+def _change(
+    client: Client, args: SimpleNamespace, noun: str, find: Callable[[str], str]
+) -> Resource:
     """Take a GPU or host out of service, or return it to service; return it as it is then."""
     from urllib.parse import quote
 
     change = {"disabled": bool(args.disable)}
     if args.reason:
         change["disabled_reason"] = args.reason
-    path = f"/v1/{noun}s/{quote(args.disable or args.enable, safe='')}"
+    path = f"/v1/{noun}s/{quote(find(args.disable or args.enable), safe='')}"
     changed: Resource = client.request("PATCH", path, {noun: change})[noun]
     return changed
 
@@ -103,6 +109,17 @@ def state(resource: Resource, in_service: str) -> str:
     if reason := resource.get("withdrawn"):
         return f"withdrawn: {reason}" + ("; -enable it" if resource["awaits_operator"] else "")
     return in_service
+
+
+def brief_state(resource: Resource, in_service: str) -> str:
+    """Return whether a GPU or host is `disabled` or `withdrawn`, without the reason; *in_service* if it is neither."""
+    return state(resource, in_service).partition(":")[0]
+
+
+def _out_of_service(resource: Resource) -> list[str]:
+    """Return a line that says why, if there is a reason."""
+    name, said = resource.get("uuid", resource.get("name")), state(resource, "")
+    return [f"{name}: {said}"] if ":" in said else []
 
 
 def _describe_totals(totals: dict[str, int]) -> str:

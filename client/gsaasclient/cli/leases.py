@@ -11,12 +11,13 @@ from types import SimpleNamespace
 from gsaasclient import ApiError, Client, ClientError, UnreachableError, lease_fields, vms
 from gsaasclient.api import API_VERSION, version_of
 from gsaasclient.cli import cgpus, finding, queue, readings
-from gsaasclient.cli.columns import Column, select
+from gsaasclient.cli.columns import SHORT_ID, Column, select
 from gsaasclient.cli.exit_statuses import DONE, FAILED
 from gsaasclient.cli.interrupts import as_keyboard_interrupt
 from gsaasclient.cli.made import given_back_unless_told
 from gsaasclient.cli.output import (
     Progress,
+    brief_table,
     print_error,
     print_list,
     print_note,
@@ -25,7 +26,7 @@ from gsaasclient.cli.output import (
 )
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
-from gsaasclient.cli.tables import facts, shortened, table
+from gsaasclient.cli.tables import facts, table
 from gsaasclient.quantities import span
 from gsaasclient.times import age, local
 
@@ -98,22 +99,27 @@ _TEXTS: dict[str, Callable[[Lease], object]] = {
     "addresses": lambda lease: ", ".join((lease["server"] or {}).get("addresses", [])),
 }
 """What tables show instead of the value of a field."""
-COLUMNS = [
-    Column(
+
+
+def _column(field: lease_fields.Field) -> Column:
+    """Return *field* as a column: times are those of this machine, and the table of a list has the beginning of ids."""
+    is_id = field.name in ("id", "server_id")
+    return Column(
         field.name,
         field.heading,
         field.value,
-        text=_TEXTS.get(field.name),
+        text=(lambda lease: local(field.value(lease))) if field.is_time else _TEXTS.get(field.name),
+        brief=(lambda lease: (field.value(lease) or "")[:SHORT_ID]) if is_id else None,
+        least=6 if field.name == "name" else None,
         optional=field.since != "1.0",
     )
-    for field in lease_fields.named(lease_fields.GSAAS)
-]
+
+
+COLUMNS = [_column(field) for field in lease_fields.named(lease_fields.GSAAS)]
 LISTED = ("id", "name", "status", "cgpus", "memory_mb", "server_id")
 """The columns of a list of leases, unless others are picked."""
-SHORT_ID = 8
-"""Characters of an id in the table of leases."""
-NAME_AND_STATUS, SHORTEST_NAME = 32, 8
-"""Columns of both together in that table, which fits in 80 columns of a terminal, and of a name at least."""
+AGE = Column("created_at", "age", text=lambda lease: age(lease["created_at"], time()))
+"""The column that only the table of a list has besides."""
 
 VARIABLES = (
     Column("name", value=lambda variable: variable[0]),
@@ -288,27 +294,15 @@ def list_all(client: Client, args: SimpleNamespace) -> int:
     leases = readings.with_readings(
         lambda version: get_all(client, path, "leases", version), otherwise
     )["leases"]
-    print_list(args, columns, leases, leases, lambda: _describe_all(leases, time()))
+    print_list(args, columns, leases, leases, lambda: _describe_all(leases))
     return 0
 
 
-def _describe_all(leases: list[Lease], now: float) -> str:
+def _describe_all(leases: list[Lease]) -> str:
     """Return the table of leases, with ids that are short enough to type and long enough to tell them apart."""
     if not leases:
         return "no leases; gsaas -l -ncgpus=1 launches a VM with one cGPU"
-    texts = {column.name: column.text for column in COLUMNS}
-    longest = max(len(str(texts["status"](lease))) for lease in leases)
-    rows = [
-        (
-            lease["id"][:SHORT_ID],
-            shortened(lease["name"], max(SHORTEST_NAME, NAME_AND_STATUS - longest)),
-            *(texts[name](lease) for name in ("status", "cgpus", "memory_mb")),
-            ((lease["server"] or {}).get("id") or "")[:SHORT_ID],
-            age(lease["created_at"], now),
-        )
-        for lease in leases
-    ]
-    return table(("lease", "name", "status", "cGPUs", "each", "VM", "age"), rows)
+    return brief_table([*select(COLUMNS, LISTED), AGE], leases)
 
 
 def show(client: Client, args: SimpleNamespace) -> int:

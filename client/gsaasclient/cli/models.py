@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from gsaasclient.api import MODELS_VERSION
 from gsaasclient.cli.columns import Column, select
-from gsaasclient.cli.output import print_list, table_of
+from gsaasclient.cli.output import brief_table, print_list
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     """A model as the API shows it."""
 
 COLUMNS = (
-    Column("model"),
+    Column("model", brief=lambda model: brief_model(model["model"]), least=8),
     Column("kind"),
     Column("compute_capability", "capability"),
     Column("memory_mb", "MiB"),
@@ -47,4 +47,13 @@ def of(client: Client) -> list[Model]:
 
 def describe(found: list[Model]) -> str:
     """Return the table of these models."""
-    return table_of(COLUMNS, found)
+    return brief_table(COLUMNS, found)
+
+
+VENDOR = "NVIDIA "
+"""With what most models begin; a table that has to be narrow leaves it out."""
+
+
+def brief_model(model: str) -> str:
+    """Return a model without its vendor: `A100-SXM4-80GB`."""
+    return model.removeprefix(VENDOR)

@@ -50,10 +50,10 @@ def print_list(
         elif args.f == "value":
             for each in resources:
                 print(" ".join(_plain(column.value(each)) for column in columns))
-        elif text is None or args.c:
+        elif args.c:
             print(table_of(columns, resources))
         else:
-            print(text())
+            print(brief_table(columns, resources) if text is None else text())
 
 
 def print_resource(
@@ -80,8 +80,17 @@ def print_resource(
             print(text())
 
 
+def brief_table(columns: Sequence[Column], resources: Iterable[Any]) -> str:
+    """Return the table of a list, with one row for each resource; it fits in 80 columns of a terminal."""
+    return tables.fitted(
+        [column.heading for column in columns],
+        [[column.brief(each) for column in columns] for each in resources],
+        [column.least for column in columns],
+    )
+
+
 def table_of(columns: Sequence[Column], resources: Iterable[Any]) -> str:
-    """Return a table with one row for each resource."""
+    """Return a table with one row for each resource, and everything in full."""
     return tables.table(
         [column.heading for column in columns],
         [[column.text(each) for column in columns] for each in resources],

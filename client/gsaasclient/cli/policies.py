@@ -9,7 +9,7 @@ from urllib.parse import quote
 from gsaasclient.cli.columns import Column, select
 from gsaasclient.cli.output import print_list, print_resource
 from gsaasclient.cli.parser import UsageError
-from gsaasclient.cli.tables import facts
+from gsaasclient.cli.tables import INDENT, WIDTH, cell, clip, facts, table, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,8 +46,22 @@ def policies(client: Client, args: SimpleNamespace) -> int:
     """List the policies, and which of them -policy may name."""
     columns = select(LIST, args.c)
     found = client.request("GET", PATH)["policies"]
-    print_list(args, columns, found, found)
+    print_list(args, columns, found, found, lambda: _describe_all(found))
     return 0
+
+
+def _describe_all(found: list[dict[str, Any]]) -> str:
+    """Return the policies with their rules, which are too long for a column: they go on under their beginnings."""
+    from textwrap import wrap
+
+    heads = table(("policy", ""), [(policy["name"], _use(policy)) for policy in found]).splitlines()
+    columns = max(map(width, heads)) + len(INDENT)
+    lines = [f"{clip(heads[0], columns, fill=True)}rule"]
+    for policy, head in zip(found, heads[1:], strict=True):
+        first, *more = wrap(cell(policy["description"]), WIDTH - columns)
+        lines.append(clip(head, columns, fill=True) + first)
+        lines += [" " * columns + line for line in more]
+    return "\n".join(lines)
 
 
 def policy(client: Client, args: SimpleNamespace) -> int:

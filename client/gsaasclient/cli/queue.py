@@ -9,8 +9,8 @@ from types import SimpleNamespace
 from gsaasclient import ApiError, Client, ClientError, StillBusyError, UnreachableError
 from gsaasclient.api import version_of
 from gsaasclient.cli import finding
-from gsaasclient.cli.columns import Column, select
-from gsaasclient.cli.output import Progress, print_list, table_of
+from gsaasclient.cli.columns import Column, id_column, select
+from gsaasclient.cli.output import Progress, brief_table, print_list
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import FOREVER, UsageError
 from gsaasclient.idempotency import new_key
@@ -36,9 +36,9 @@ _UNKNOWN = "interrupted during the request; gsaas list shows whether a lease was
 
 COLUMNS = (
     Column("position", "turn"),
-    Column("lease_id", "lease"),
-    Column("name"),
-    Column("project_id", "project"),
+    id_column("lease_id", "lease"),
+    Column("name", least=6),
+    Column("project_id", "project", least=8),
     Column("priority"),
     Column("cgpus", "cGPUs", lambda place: place["cgpus"]["count"]),
     Column(
@@ -50,9 +50,7 @@ COLUMNS = (
         ),
     ),
     Column("queued_at", "age", text=lambda place: age(place["queued_at"], time.time())),
-    Column(
-        "estimate_seconds", "about", text=lambda place: describe_estimate(place["estimate_seconds"])
-    ),
+    Column("estimate_seconds", "about", text=lambda place: _rounded(place["estimate_seconds"])),
 )
 
 
@@ -117,7 +115,7 @@ def _describe(columns: list[Column], answer: dict[str, Any]) -> str:
     requests = "request waits" if totals["length"] == 1 else "requests wait"
     lines = [f"{totals['length']} {requests}, {totals['own']} of your project"]
     if places:
-        lines.append(table_of(columns, places))
+        lines.append(brief_table(columns, places))
     return "\n".join(lines)
 
 
@@ -200,11 +198,17 @@ def describe_position(place: dict[str, Any] | None) -> str:
 
 
 def describe_estimate(seconds: float | None) -> str:
+    """Return a time to wait as `about 12 min`; empty for None."""
+    rounded = _rounded(seconds)
+    return f"about {rounded}" if rounded else ""
+
+
+def _rounded(seconds: float | None) -> str:
     """Return a time to wait, rounded, in seconds, minutes or hours; empty for None."""
     if seconds is None:
         return ""
     if seconds < 90:
-        return f"about {max(1, round(seconds))} s"
+        return f"{max(1, round(seconds))} s"
     if seconds < 5400:
-        return f"about {round(seconds / 60)} min"
-    return f"about {round(seconds / 3600)} h"
+        return f"{round(seconds / 60)} min"
+    return f"{round(seconds / 3600)} h"

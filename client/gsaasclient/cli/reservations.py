@@ -4,19 +4,21 @@
 from __future__ import annotations
 
 import signal
+from time import time
 from types import SimpleNamespace
 
 from gsaasclient import Client, ConnectionLostError
 from gsaasclient.api import RESERVATIONS_VERSION, version_for
 from gsaasclient.cli import cgpus, finding
-from gsaasclient.cli.columns import Column, select
+from gsaasclient.cli.columns import Column, id_column, select
 from gsaasclient.cli.interrupts import as_keyboard_interrupt
 from gsaasclient.cli.made import given_back_unless_told
-from gsaasclient.cli.output import print_list, print_note, print_resource
+from gsaasclient.cli.output import brief_table, print_list, print_note, print_resource
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
 from gsaasclient.cli.tables import facts
-from gsaasclient.times import local
+from gsaasclient.quantities import span
+from gsaasclient.times import local, short
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,12 +31,14 @@ _UNKNOWN = "gsaas reservations shows whether a reservation was made"
 
 _NEEDED = "the id or the name of a reservation is needed; gsaas reservations lists them"
 
-MINUTES = len("2026-12-01 09:00")
-
 COLUMNS = (
-    Column("id", "reservation"),
-    Column("name"),
-    Column("status", text=lambda one: one["status"] + (", degraded" if one["degraded"] else "")),
+    id_column("id", "id"),
+    Column("name", least=6),
+    Column(
+        "status",
+        text=lambda one: one["status"] + (", degraded" if one["degraded"] else ""),
+        least=14,
+    ),
     Column("project_id", "project"),
     Column("cgpus", "cGPUs", lambda one: one["cgpus"]["count"]),
     Column(
@@ -43,10 +47,27 @@ COLUMNS = (
         lambda one: one["cgpus"]["memory_mb"],
         text=lambda one: _size(one),
     ),
-    Column("start", "from", text=lambda one: str(local(one["start"]))[:MINUTES]),
-    Column("end", "to", text=lambda one: str(local(one["end"]))[:MINUTES]),
+    Column(
+        "start",
+        "from",
+        text=lambda one: local(one["start"]),
+        brief=lambda one: short(one["start"], time()),
+    ),
+    Column("end", "to", text=lambda one: local(one["end"])),
     Column("kept"),
+    Column(
+        "duration",
+        "for",
+        lambda one: _seconds(one),
+        text=lambda one: span(_seconds(one)),
+        optional=True,
+    ),
+    Column(
+        "reservation", value=lambda one: one["id"], optional=True
+    ),  # what "id" was called before
 )
+TABLE = ("id", "name", "status", "cgpus", "memory_mb", "start", "duration", "kept")
+"""The columns of the table, unless others are picked."""
 
 
 @as_keyboard_interrupt(signal.SIGTERM, signal.SIGHUP)
@@ -92,8 +113,12 @@ def reservations(client: Client, args: SimpleNamespace) -> int:
     query = urlencode({name: value for name, value in filters.items() if value}, doseq=True)
     path = PATH + (f"?{query}" if query else "")
     found = get_all(client, path, "reservations", RESERVATIONS_VERSION)["reservations"]
-    print_list(args, columns, found, found, None if found else lambda: "no reservations")
+    print_list(args, columns, found, found, lambda: _describe_all(found))
     return 0
+
+
+def _describe_all(found: list[Reservation]) -> str:
+    return brief_table(select(COLUMNS, TABLE), found) if found else "no reservations"
 
 
 def reservation(client: Client, args: SimpleNamespace) -> int:
@@ -137,6 +162,14 @@ def _describe(made: Reservation) -> str:
 
 def _path(reservation_id: str) -> str:
     return finding.path_of(PATH, reservation_id)
+
+
+def _seconds(one: Reservation) -> float:
+    """Return how long a reservation is in all."""
+    from datetime import datetime
+
+    start, end = (datetime.fromisoformat(one[name]) for name in ("start", "end"))
+    return (end - start).total_seconds()
 
 
 def _size(one: Reservation) -> str:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from typing import Literal
 
 INDENT = "  "
+WIDTH = 80
+"""Columns of a terminal, which the tables of lists fit in."""
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -20,7 +22,29 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
     Every row has one value for each heading. Headings need not be unique.
     """
+    return fitted(headings, rows, [None for _ in headings])
+
+
+def fitted(
+    headings: Sequence[str], rows: Iterable[Sequence[object]], leasts: Sequence[int | None]
+) -> str:
+    """Return the same table, in at most `WIDTH` columns of a terminal where that is possible.
+
+    *leasts* says of each column to how many columns of the terminal its cells may be shortened, but not below its
+    heading; None: not at all.
+    """
     body = [[cell(value) for value in row] for row in rows]
+    widths = [max(map(width, column)) for column in zip(headings, *body, strict=True)]
+    spare = [
+        0 if least is None else max(0, wide - max(least, width(heading)))
+        for heading, wide, least in zip(headings, widths, leasts, strict=True)
+    ]
+    excess = sum(widths) + len(widths) * len(INDENT) - WIDTH
+    for _ in range(min(excess, sum(spare))):
+        most = spare.index(max(spare))
+        spare[most] -= 1
+        widths[most] -= 1
+    body = [list(map(shortened, row, widths)) for row in body]
     columns = zip(*body, strict=True) if body else [() for _ in headings]
     return _align(
         [list(headings), *body],
@@ -48,6 +72,16 @@ def cell(value: object) -> str:
 def printable(text: str) -> str:
     """Return *text* with each control character, line ends included, replaced by U+FFFD."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def width(text: str) -> int:
+    """Return how many columns of a terminal *text*, which is printable, takes."""
+    if text.isascii():
+        return len(text)
+    # Imported here, because most commands print no table.
+    from wcwidth import wcwidth
+
+    return sum(max(0, wcwidth(character)) for character in text)
 
 
 def clip(text: str, columns: int, *, fill: bool = False) -> str:

@@ -7,8 +7,9 @@ from types import SimpleNamespace
 
 from gsaasclient.api import API_VERSION, COSTS_VERSION
 from gsaasclient.cli.columns import Column, select
-from gsaasclient.cli.output import print_list, table_of
+from gsaasclient.cli.output import brief_table, print_list
 from gsaasclient.errors import ApiError
+from gsaasclient.times import minute
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from gsaasclient import Client
 
 COLUMNS = (
-    Column("project_id", "project"),
+    Column("project_id", "project", least=8),
     Column("leases"),
     Column("gpu_hours", "GPU-hours", text=lambda used: f"{used['gpu_hours']:.2f}"),
     Column("memory_mb_hours", "MiB-hours", text=lambda used: f"{used['memory_mb_hours']:.0f}"),
@@ -65,10 +66,5 @@ def _costs(usage: dict[str, Any]) -> list[Column]:
 
 
 def _describe(columns: list[Column], usage: dict[str, Any]) -> str:
-    period = f"from {_minute(usage['start'])} to {_minute(usage['end'])}, UTC"
-    return f"{period}\n{table_of(columns, usage['projects'])}"
-
-
-def _minute(time: str) -> str:
-    """Return an ISO 8601 time without its seconds."""
-    return time[:16].replace("T", " ")
+    period = f"from {minute(usage['start'])} to {minute(usage['end'])}"
+    return f"{period}\n{brief_table(columns, usage['projects'])}"

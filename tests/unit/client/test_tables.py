@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import pytest
+from wcwidth import wcswidth
 
-from gsaasclient.cli.tables import cell, clip, facts, table
+from gsaasclient.cli.tables import cell, clip, facts, fitted, table
 
 
 def test_text_is_left_aligned_numbers_right_and_no_spaces_trail():
@@ -43,6 +44,27 @@ def test_headings_may_repeat():
 def test_a_line_is_clipped_to_columns_of_the_terminal(text, clipped):
     assert clip(text, 4, fill=True) == clipped
     assert clip(text, 4) == clipped.rstrip()
+
+
+def test_a_table_that_is_too_wide_is_fitted_by_shortening_what_may_be_shortened():
+    rows = [("名前" * 20, "b" * 30, "c" * 20), ("a", "b", "c")]
+    lines = fitted(("name", "rule", "kept"), rows, (6, 8, None)).splitlines()
+    assert [line.split() for line in lines] == [
+        ["name", "rule", "kept"],
+        ["名前" * 6 + "…", "b" * 27 + "…", "c" * 20],
+        ["a", "b", "c"],
+    ]
+    assert wcswidth(lines[1]) <= 80
+
+
+def test_a_table_that_fits_is_shortened_nowhere():
+    rows = [("a" * 36, "b" * 40)]
+    assert fitted(("x", "y"), rows, (1, 1)) == table(("x", "y"), rows)
+
+
+def test_nothing_is_shortened_below_its_heading():
+    lines = fitted(("a heading", "y"), [("a" * 90, "b" * 76)], (1, None)).splitlines()
+    assert lines[1].split() == ["a" * 8 + "…", "b" * 76]
 
 
 def test_facts_are_aligned():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gsaasclient.times import age, for_api, local
+from gsaasclient.times import age, for_api, local, minute, short
 
 
 @pytest.fixture
@@ -47,6 +47,21 @@ def test_a_time_is_shown_in_the_zone_of_the_machine(in_berlin: None) -> None:
     assert local("2026-07-01T08:00:00.123456Z") == "2026-07-01 10:00:00"
     assert local(None) is None
     assert local("9999-12-31T23:30:00.000000Z") == "9999-12-31 23:30:00 UTC"
+
+
+def test_a_time_without_seconds_says_all_the_rest(in_berlin: None) -> None:
+    assert minute("2026-12-01T08:00:59.123456Z") == "2026-12-01 09:00"
+    assert minute("9999-12-31T23:30:00.000000Z") == "9999-12-31 23:30 UTC"
+    assert minute(None) is None
+
+
+def test_a_short_time_has_the_year_where_it_may_be_in_doubt(in_berlin: None) -> None:
+    now = 1_796_112_000.0  # 2026-12-01
+    assert short("2026-12-31T23:30:59.000000Z", now) == "01-01 00:30"
+    assert short("2026-08-01T08:00:00.000000Z", now) == "08-01 10:00"
+    assert short("2025-11-30T08:00:00.000000Z", now) == "2025-11-30"
+    assert short("2027-11-30T08:00:00.000000Z", now) == "2027-11-30"
+    assert short(None, now) is None
 
 
 def test_a_time_is_read_in_the_zone_of_the_machine(in_berlin: None) -> None:

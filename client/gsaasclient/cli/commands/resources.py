@@ -16,6 +16,9 @@ RESOURCES = (
             usage="gsaas gpus [-disable=UUID [-reason=TEXT] | -enable=UUID | -adopt=UUID [-host=HOST]]",
             example='gsaas gpus -disable=GPU-5b9f… -reason="ECC errors"',
             details="""
+UUID is that of a GPU, or the beginning of it. -c prints what the table leaves out, such as index,
+temperature_c and utilisation; gsaas top watches these.
+
 A GPU belongs to the host that reported it first. If another host reports it, that is shown under
 the table, and the GPU stays where it is until an administrator consents to its move. It can move
 only while no lease uses it.""",
