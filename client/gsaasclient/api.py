@@ -36,6 +36,9 @@ MODELS_VERSION = "1.11"
 ENDS_VERSION = "1.11"
 """The microversion whose leases may have an end."""
 
+CHANGED_RESERVATIONS_VERSION = "1.11"
+"""The microversion that has changes of reservations."""
+
 COSTS_VERSION = "1.11"
 """The microversion whose usage says what it costs."""
 

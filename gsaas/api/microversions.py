@@ -47,7 +47,7 @@ HISTORY = (
 1.9: requests, leases and GPUs have `kind`.
 1.10: leases have `problems`.
 1.11: models of GPUs; leases have `duration` and `ends_at`, `claimed_at` and `usage`, their `server` has `addresses`;
-      usage has costs.
+      usage has costs; the name of a reservation can be changed.
 """
 SORTING = "1.1"
 """The microversion whose lists can be sorted."""
@@ -75,6 +75,8 @@ LEASE_USAGE = "1.11"
 """The microversion whose leases say what they used."""
 COSTS = "1.11"
 """The microversion whose usage says what it costs."""
+CHANGED_RESERVATIONS = "1.11"
+"""The microversion that has changes of reservations."""
 ADDRESSES = "1.11"
 """The microversion whose leases have the addresses of their VMs."""
 

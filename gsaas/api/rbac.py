@@ -177,6 +177,7 @@ RESERVATIONS_LIST_ALL_PROJECTS = _rule(
     "List the reservations of all projects, and find any by its id.",
     "GET /v1/reservations?all_projects=true",
     "GET /v1/reservations/{reservation_id}",
+    "PATCH /v1/reservations/{reservation_id}",
     "DELETE /v1/reservations/{reservation_id}",
 )
 RESERVATIONS_CREATE = _rule(
@@ -184,6 +185,12 @@ RESERVATIONS_CREATE = _rule(
     MEMBER,
     "Reserve cGPUs for the caller's project.",
     "POST /v1/reservations",
+)
+RESERVATIONS_UPDATE = _rule(
+    "gsaas:reservations:update",
+    MEMBER,
+    "Change the name of a reservation.",
+    "PATCH /v1/reservations/{reservation_id}",
 )
 RESERVATIONS_DELETE = _rule(
     "gsaas:reservations:delete",

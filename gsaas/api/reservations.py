@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reservations: create, list, show, cancel. Nobody learns from them which GPUs they are on."""
+"""Reservations: create, list, show, rename, cancel. Nobody learns from them which GPUs they are on."""
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import uuid
 from collections.abc import Sequence
@@ -93,6 +94,19 @@ def show(request: ApiRequest, reservation_id: str) -> ApiResponse:
     """Show a reservation."""
     with request.service.database.reading() as connection:
         found = _find(request, connection, reservation_id, rbac.RESERVATIONS_LIST)
+    return ApiResponse(200, _one(request, found))
+
+
+def update(request: ApiRequest, reservation_id: str) -> ApiResponse:
+    """Give a reservation another name."""
+    service, change = request.service, request.body["reservation"]
+    with service.database.reading() as connection:
+        found = _find(request, connection, reservation_id, rbac.RESERVATIONS_UPDATE)
+    if "name" in change:
+        service.database.change(
+            lambda connection: reservations.rename(connection, reservation_id, change["name"])
+        )
+        found = dataclasses.replace(found, name=change["name"])
     return ApiResponse(200, _one(request, found))
 
 

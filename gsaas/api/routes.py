@@ -142,6 +142,15 @@ ROUTES = (
         since=microversions.RESERVATIONS,
     ),
     Route(
+        "PATCH",
+        "/v1/reservations/{reservation_id}",
+        reservations.update,
+        rbac.RESERVATIONS_UPDATE,
+        Returns(200, schemas.reservations.ONE),
+        Takes(body=schemas.reservations.UPDATE),
+        since=microversions.CHANGED_RESERVATIONS,
+    ),
+    Route(
         "DELETE",
         "/v1/reservations/{reservation_id}",
         reservations.delete,

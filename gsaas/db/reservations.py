@@ -229,6 +229,12 @@ def number_of(connection: Connection, project_id: str) -> int:
     return connection.scalars(query).one()
 
 
+def rename(connection: Connection, reservation_id: str, name: str) -> None:
+    """Give a reservation another name."""
+    one = update(_RESERVATIONS).where(_RESERVATIONS.c.id == reservation_id)
+    connection.execute(one.values(name=name))
+
+
 def set_status(connection: Connection, reservation: Reservation, status: ReservationStatus) -> None:
     """Give a reservation another status; raises `OvertakenError` if it has another one than it had."""
     changed = connection.execute(

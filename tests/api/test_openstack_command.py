@@ -294,6 +294,9 @@ def test_cgpus_are_reserved_and_launched_in_the_reservation(user):
     assert made["start"].startswith("2040-01-31T00:00:00")
     assert [row["ID"] for row in user.read(*words, "list")] == [made["id"]]
     assert user.read(*words, "show", made["id"]) == made
+    assert user.do(*words, "set", "course", "--name", "lecture") == ""
+    made = made | {"name": "lecture"}
+    assert user.read(*words, "show", "lecture") == made
     create = ("gpu", "lease", "create", "--no-server", "--reservation", made["name"])
     assert "launched in it from 2040-01-31" in user.refused(*create, "--memory", "64")
     check = ("gpu", "check", "create", "--reservation", made["id"][:8], "--memory", "64")

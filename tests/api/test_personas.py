@@ -49,6 +49,8 @@ MATRIX = {
     ("GET", "/v1/reservations"):         "401 403 ok  ok  ok  ok  ok  | ok  ok  ok  ok  ok",
     ("GET", "/v1/reservations/{reservation_id}"):
                                          "401 403 ok  ok  ok  ok  ok  | 404 404 404 ok  ok",
+    ("PATCH", "/v1/reservations/{reservation_id}"):
+                                         "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
     ("DELETE", "/v1/reservations/{reservation_id}"):
                                          "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
     ("POST", "/v1/grants/redeem"):       "401 403 403 403 403 ok  ok  | 403 403 403 ok  ok",
@@ -95,6 +97,7 @@ BODIES = {
             "end": "2040-01-31",
         }
     },
+    ("PATCH", "/v1/reservations/{reservation_id}"): {"reservation": {"name": "renamed"}},
     ("POST", "/v1/checks"): {"check": {"count": 1}},
     ("POST", "/v1/grants/redeem"): {"grant": {"key": "", "address": "192.0.2.1"}},
     ("PATCH", "/v1/gpus/{uuid}"): {"gpu": {"disabled": False}},

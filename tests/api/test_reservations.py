@@ -547,9 +547,83 @@ def test_the_command_checks_in_a_reservation(desk):
     assert desk.type("check", "-ncgpus=2")[0] == 0
 
 
-def test_a_new_reservation_says_how_to_launch_in_it(desk):
-    out = desk.type("reserve", "-ncgpus=1", "-mode=shared", "-poolmem=100", f"-end={at(5)}")[1]
-    assert "gsaas -l -ncgpus=1 -poolmem=100 -mode=shared -reservation=" in out
+def hints(out: str) -> list[str]:
+    """The commands under a reservation."""
+    return [line.split("  ")[1] for line in out.splitlines() if line.startswith("  gsaas ")]
+
+
+def test_a_reservation_says_how_to_launch_in_it_and_to_cancel_it_by_its_name(desk):
+    shared = ("reserve", "-ncgpus=1", "-poolmem=100", f"-end={at(5)}", "-name=course")
+    made = [
+        "gsaas -l -ncgpus=1 -poolmem=100 -reservation=course",
+        "gsaas unreserve course",
+    ]
+    assert hints(desk.type(*shared)[1]) == made
+    assert hints(desk.type("reservation", "course")[1]) == made
+    launch = desk.type("check", *made[0].split()[2:])
+    assert launch[0] == 0, launch
+
+
+def test_a_reservation_is_called_by_its_id_where_its_name_does_not_tell_it_apart(desk):
+    for name in ("course", "course", "two words"):
+        one = desk.read("reserve", "-ncgpus=1", f"-end={at(5)}", f"-name={name}")
+        assert hints(desk.type("reservation", one["id"])[1])[1] == (
+            "gsaas unreserve course"
+            if len(desk.read("reservations")) == 1
+            else f"gsaas unreserve {one['id']}"
+        )
+
+
+def test_what_is_over_has_no_command_that_comes_next(desk):
+    desk.read("reserve", "-ncgpus=1", f"-end={at(5)}", "-name=course")
+    desk.type("unreserve", "course")
+    assert hints(desk.type("reservation", "course")[1]) == []
+
+
+def change(world: World, reservation_id: str, caller: str = "member", headers=NEWEST, **fields):
+    path = f"/v1/reservations/{reservation_id}"
+    return call(world, "PATCH", path, {"reservation": fields}, caller, headers)
+
+
+def test_a_reservation_gets_another_name_and_keeps_the_rest(world):
+    reservation_id = reserved(world)
+    before = shown(world, reservation_id)
+    after = change(world, reservation_id, name="course").json["reservation"]
+    assert after == before | {"name": "course"} == shown(world, reservation_id)
+    assert change(world, reservation_id).json["reservation"] == after
+
+
+@pytest.mark.parametrize(
+    ("caller", "fields", "status"),
+    [
+        ("member", {"name": ""}, 400),
+        ("member", {"name": "two\nlines"}, 400),
+        ("member", {"end": "2040-01-01"}, 400),
+        ("stranger", {"name": "x"}, 404),
+        ("reader", {"name": "x"}, 403),
+    ],
+)
+def test_a_change_that_is_not_valid_or_not_allowed_changes_nothing(world, caller, fields, status):
+    reservation_id = reserved(world)
+    before = world.rows()
+    assert change(world, reservation_id, caller, **fields).status_code == status
+    assert world.rows() == before
+
+
+def test_the_microversion_before_has_no_changes_of_reservations(world):
+    before = {"OpenStack-API-Version": "gpu-scheduling 1.10"}
+    error = only_error(change(world, reserved(world), headers=before, name="x"))
+    assert (error["status"], "1.11" in error["detail"]) == (400, True)
+
+
+def test_the_command_gives_a_reservation_another_name(desk):
+    made = desk.read("reserve", "-ncgpus=1", f"-end={at(5)}", "-name=course")
+    status, out, _ = desk.type("reservation", "set", "course", "-name=lecture")
+    assert (status, "gsaas unreserve lecture" in out) == (0, True)
+    assert desk.read("reservation", "lecture", "-name=seminar")["id"] == made["id"]
+    assert [one["name"] for one in desk.read("reservations")] == ["seminar"]
+    status, _, err = desk.type("reservation", "set", "seminar")
+    assert (status, "nothing to change: give -name" in err) == (2, True)
 
 
 def test_the_list_of_the_commands_is_sorted(desk):

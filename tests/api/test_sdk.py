@@ -301,6 +301,8 @@ def test_a_reservation_from_its_creation_to_its_end(gpus, admin):
     assert gpus.get_reservation(made.id).end == made.end
     assert [one.id for one in gpus.reservations()] == [made.id]
     assert [one.id for one in admin.reservations(all_projects=True)] == [made.id]
+    assert gpus.update_reservation(made, name="lecture").name == "lecture"
+    assert [one.name for one in gpus.reservations()] == ["lecture"]
     gpus.delete_reservation(made)
     assert list(gpus.reservations()) == []
     assert [one.id for one in gpus.reservations(status="CANCELLED")] == [made.id]

@@ -54,7 +54,7 @@ def change(client: Client, args: SimpleNamespace) -> int:
         lease = send(ENDS_VERSION)
     else:
         lease = readings.with_readings(send, otherwise=CHANGES_VERSION)
-    called = leases.name_or_id(client, lease) if args.f == "table" else lease["id"]
+    called = finding.called_lease(client, lease) if args.f == "table" else lease["id"]
     print_resource(args, columns, lease, lease, lambda: leases.describe(lease, called))
     return 0
 

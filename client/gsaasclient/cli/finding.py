@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     Resource = dict[str, Any]
 
 LEASES, RESERVATIONS = "/v1/leases", "/v1/reservations"
+WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
+"""Characters that a name may have to be typed without quotes."""
 SORTING_VERSION = "1.1"
 """The first microversion of the API that sorts lists, and lists what has changed."""
 
@@ -82,6 +84,33 @@ def gpu_uuid(client: Client, called: str) -> str:
     if len(found) > 1:
         raise ClientError(naming.ambiguous(called, "GPUs", [], found))
     return str(found[0])
+
+
+def called(resource: Resource, noun: str, namesakes: Callable[[], list[Resource]]) -> str:
+    """Return what commands may call a *resource*: its name if no other one of *namesakes* has it, else its id."""
+    id: str = resource["id"]
+    name: str = resource["name"]
+    if name == f"{noun}-{id[:8]}":
+        return name  # the API has made it of the id
+    if not set(name) <= WORD or name.startswith("-"):
+        return id
+    try:
+        found = [one["id"] for one in namesakes() if one["name"] == name]
+    except ClientError:
+        return id
+    return name if found == [id] else id
+
+
+def called_lease(client: Client, lease: Resource) -> str:
+    """Return what commands may call a lease: its name, if no other lease of the project has it, else its id."""
+    return called(lease, "lease", lambda: _leases(client, name=lease["name"]))
+
+
+def called_reservation(client: Client, reservation: Resource) -> str:
+    """Return what commands may call a reservation: its name, if no other one that is not over has it, else its id."""
+    return called(
+        reservation, "reservation", lambda: _reservations(client, reservation["name"], "")
+    )
 
 
 def reservation_id(client: Client, called: str) -> str:

@@ -46,8 +46,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 long again as the last."""
 GOES_ON = ("QUEUED", "CLAIMED", "BOOTING", "ACTIVE")
 """Statuses of a lease whose end is still to come."""
-WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
-"""Characters that a name may have to be typed without quotes."""
 UNKNOWN_REASON = "one of its GPUs has failed, or its state is unknown; it may recover"
 """Why a lease is degraded, for callers to whom the API does not show the reasons."""
 
@@ -141,7 +139,7 @@ def launch(client: Client, args: SimpleNamespace) -> int:
     lease = answer["lease"]
     called, vm = lease["id"], None
     try:
-        called = name_or_id(client, lease)
+        called = finding.called_lease(client, lease)
         if not args.nowait:
             lease = wait_until(client, lease, lambda status: status not in ("CLAIMED", "BOOTING"))
             if lease["status"] == "ACTIVE":
@@ -165,23 +163,6 @@ def _goes_on(called: str) -> str:
     return (
         f"the launch goes on: gsaas show {called} shows its status, gsaas -t -id={called} ends it"
     )
-
-
-def name_or_id(client: Client, lease: Lease) -> str:
-    """Return what commands may call a lease: its name if no other lease of the project has it, else its id."""
-    from urllib.parse import urlencode
-
-    lease_id: str = lease["id"]
-    name: str = lease["name"]
-    if name == f"lease-{lease['id'][:8]}":
-        return name  # the API has made it of the id
-    if not set(name) <= WORD or name.startswith("-"):
-        return lease_id
-    try:
-        namesakes = client.request("GET", f"/v1/leases?{urlencode({'name': name})}")["leases"]
-    except ClientError:
-        return lease_id
-    return name if [each["id"] for each in namesakes] == [lease_id] else lease_id
 
 
 def _with_addresses(client: Client, lease: Lease) -> Lease:
@@ -313,7 +294,7 @@ def show(client: Client, args: SimpleNamespace) -> int:
     lease = readings.with_readings(lambda version: client.request("GET", path, version=version))[
         "lease"
     ]
-    called = name_or_id(client, lease) if args.f == "table" else lease["id"]
+    called = finding.called_lease(client, lease) if args.f == "table" else lease["id"]
     print_resource(args, columns, lease, lease, lambda: _describe_with_events(lease, called))
     return 0
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reservations: making, listing and cancelling them."""
+"""Reservations: making, listing, renaming and cancelling them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from time import time
 from types import SimpleNamespace
 
 from gsaasclient import Client, ConnectionLostError
-from gsaasclient.api import RESERVATIONS_VERSION, version_for
+from gsaasclient.api import CHANGED_RESERVATIONS_VERSION, RESERVATIONS_VERSION, version_for
 from gsaasclient.cli import cgpus, finding
 from gsaasclient.cli.columns import Column, id_column, select
 from gsaasclient.cli.interrupts import as_keyboard_interrupt
@@ -95,7 +95,7 @@ def reserve(client: Client, args: SimpleNamespace) -> int:
         f"gsaas unreserve {made['id']}",
     )
     with given_back_unless_told(client, path, noun, end, RESERVATIONS_VERSION):
-        print_resource(args, columns, made, made, lambda: _describe(made))
+        _print(client, args, columns, made)
     return 0
 
 
@@ -122,14 +122,19 @@ def _describe_all(found: list[Reservation]) -> str:
 
 
 def reservation(client: Client, args: SimpleNamespace) -> int:
-    """Show a reservation."""
+    """Show a reservation, after giving it another name if an option says so."""
     columns = select(COLUMNS, args.c)
-    # `gsaas reservation show NAME` is what users of `openstack` type.
-    called = args.id[1:] if len(args.id) > 1 and args.id[0] == "show" else args.id
+    # `gsaas reservation show NAME` is what users of `openstack` type, and `set NAME -name=NEW`.
+    called = args.id[1:] if len(args.id) > 1 and args.id[0] in ("show", "set") else args.id
     if len(called) != 1:
         raise UsageError(_NEEDED)
+    if called != args.id and args.id[0] == "set" and not args.name:
+        raise UsageError("nothing to change: give -name")
     found = finding.reservation(client, called[0], over=True)
-    print_resource(args, columns, found, found, lambda: _describe(found))
+    if args.name:
+        body, path = {"reservation": {"name": args.name}}, _path(found["id"])
+        found = client.request("PATCH", path, body, CHANGED_RESERVATIONS_VERSION)["reservation"]
+    _print(client, args, columns, found)
     return 0
 
 
@@ -145,7 +150,13 @@ def unreserve(client: Client, args: SimpleNamespace) -> int:
     return 0
 
 
-def _describe(made: Reservation) -> str:
+def _print(client: Client, args: SimpleNamespace, columns: list[Column], one: Reservation) -> None:
+    called = finding.called_reservation(client, one) if args.f == "table" else one["id"]
+    print_resource(args, columns, one, one, lambda: _describe(one, called))
+
+
+def _describe(made: Reservation, called: str) -> str:
+    """Return a reservation as text, with the commands that come next, which call it *called*."""
     pairs = [
         ("reservation", made["id"]),
         ("name", made["name"]),
@@ -154,10 +165,13 @@ def _describe(made: Reservation) -> str:
         ("from", local(made["start"])),
         ("to", local(made["end"])),
     ]
-    then = (
-        f"gsaas -l {cgpus.to_options(made['cgpus'])} -reservation={made['id']}  launch in it then"
-    )
-    return f"{facts(pairs)}\n\n{then}"
+    if made["status"] not in ("PENDING", "ACTIVE"):
+        return facts(pairs)
+    then = "" if made["status"] == "ACTIVE" else " then"
+    wanted = cgpus.to_options(made["cgpus"] | {"mode": None})  # memory says it
+    launch = f"gsaas -l {wanted} -reservation={called}"
+    nexts = [(launch, f"launch in it{then}"), (f"gsaas unreserve {called}", "cancel it")]
+    return f"{facts(pairs)}\n\n{facts(nexts)}"
 
 
 def _path(reservation_id: str) -> str:

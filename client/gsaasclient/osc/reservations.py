@@ -133,6 +133,20 @@ class ShowReservation(ShowOne):
         )
 
 
+class SetReservation(Command):
+    """Change the name of a reservation"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        parser.add_argument("reservation", metavar="<reservation>", help="its name or ID")
+        parser.add_argument("--name", metavar="<name>", required=True, help="its new name")
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> None:
+        found = self.gpus.find_reservation(parsed_args.reservation, ignore_missing=False)
+        self.gpus.update_reservation(found.id, name=parsed_args.name)
+
+
 class DeleteReservations(Command):
     """Cancel reservations; the leases that were launched in them go on"""
 

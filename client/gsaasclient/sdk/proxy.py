@@ -257,6 +257,10 @@ class Proxy(proxy.Proxy):
         """
         return self._create(Reservation, **fields)
 
+    def update_reservation(self, reservation: str | Reservation, **fields: Any) -> Reservation:
+        """Change the `name` of a reservation; return it as it is then."""
+        return self._update(Reservation, reservation, **fields)
+
     def delete_reservation(
         self, reservation: str | Reservation, ignore_missing: bool = True
     ) -> None:

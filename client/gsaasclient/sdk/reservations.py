@@ -17,8 +17,10 @@ class Reservation(Resource):
 
     allow_create = True
     allow_fetch = True
+    allow_commit = True
     allow_delete = True
     allow_list = True
+    commit_method = "PATCH"
 
     _query_mapping = resource.QueryParameters("status", "all_projects", "sort_key", "sort_dir")
 

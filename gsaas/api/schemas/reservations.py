@@ -36,6 +36,16 @@ CREATE = common.record(
     }
 )
 
+UPDATE = common.record(
+    {
+        "reservation": common.record(
+            {"name": {**common.TEXT, "description": "Its new name."}},
+            optional=("name",),
+            title="ReservationChange",
+        )
+    }
+)
+
 SORT_KEYS = ("id", "name", "status", "project_id", "user_id", "created_at", "start", "end")
 LIST = common.query(
     {

@@ -67,18 +67,19 @@ Between start and end, gsaas -l -reservation=ID launches in the reservation.
     CommandSpec(
         "reservation",
         Help(
-            "show a reservation",
-            usage="gsaas reservation ID [option ...]",
-            example="gsaas reservation course",
+            "show a reservation, or give it another name",
+            usage="gsaas reservation ID [-name=NEW] [option ...]",
+            example="gsaas reservation course -name=lecture",
         ),
         Handler("reservations:reservation"),
         options=(
             Option(
                 "id",
                 "ID",
-                "the reservation to show: its id, the beginning of it, or its name",
+                "the reservation: its id, the beginning of it, or its name",
                 repeatable=True,
             ),
+            Option("name", "NEW", "its new name"),
             *OUTPUT,
         ),
         positional="id",
@@ -88,7 +89,7 @@ Between start and end, gsaas -l -reservation=ID launches in the reservation.
         Help(
             "cancel a reservation; leases that were launched in it go on",
             usage="gsaas unreserve ID [option ...]",
-            example="gsaas unreserve 5b0fd3b0-2f53-4b9c-8f5e-5a2c1a0e7c11",
+            example="gsaas unreserve course",
         ),
         Handler("reservations:unreserve"),
         options=(
