@@ -23,7 +23,7 @@ from oslo_config import cfg
 
 from gsaas.objects import host_names
 from gsaas.setup import answers as asked
-from gsaas.setup import machine, plan
+from gsaas.setup import machine, plan, texts
 from gsaas.setup.answers import BadAnswer, Controller
 from gsaas.setup.machine import LeftToDo
 from gsaas.setup.run import Done, Outcome, carry_out
@@ -78,7 +78,7 @@ def add_parsers(nouns: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         command = verbs.add_parser(
             role,
             help=f"make {WHAT[role]}",
-            description=MORE.format(what=WHAT[role], kept=plan.kept(role)),
+            description=MORE.format(what=WHAT[role], kept=texts.kept(role)),
             epilog=STATUSES,
         )
         for name, question in asked.questions(kind).items():
@@ -137,12 +137,12 @@ def set_up(
     except BadAnswer as error:
         return _fail(str(error))
     steps = plan.steps(role, known, machine.samples(Path(sys.prefix)), sys.prefix)
-    for step in filter(machine.of_somebody_else, steps):
-        path = cast(plan.File, step).path
-        return _fail(
-            f"{path} is there, and setup has not written it: move your own options into {path}.d/, or all of it, "
-            "which then counts before setup's; nothing was changed"
-        )
+    for step in steps:
+        if isinstance(step, machine.File) and step.is_somebody_elses():
+            return _fail(
+                f"{step.path} is there, and setup has not written it: move your own options into {step.path}.d/, or "
+                "all of it, which then counts before setup's; nothing was changed"
+            )
     logging.disable()  # the lines contain what libraries would log about a failure
     done: list[Done] = []
     for one in carry_out(steps, dry_run=dry_run):
@@ -156,7 +156,7 @@ def set_up(
         listen = known.listen if isinstance(known, Controller) else ""
         print("\nSomething is left to do, see above. Then:" if left else "\nNext:")
         for line in NEXT[role]:
-            print(f"  {line.format(listen=listen, kept=plan.kept(role))}")
+            print(f"  {line.format(listen=listen, kept=texts.kept(role))}")
     return EXIT_PROBLEM if left else EXIT_OK
 
 
@@ -170,11 +170,11 @@ def print_answers(_settings: cfg.ConfigOpts, host: str, roles: Sequence[str]) ->
         given = _kept("controller")
         if not given:
             return _fail(
-                f"there is no {plan.kept('controller')} that root may read: run gsaas-manage setup controller first"
+                f"there is no {texts.kept('controller')} that root may read: run gsaas-manage setup controller first"
             )
         controller = asked.read(Controller, given, socket.gethostname(), _new_secret)
     except BadAnswer as error:
-        return _fail(f"{plan.kept('controller')}: {error}")
+        return _fail(f"{texts.kept('controller')}: {error}")
     print(hosts.answers(controller, host, roles), end="")
     try:
         hosts.have_account(controller, host, roles)
@@ -191,7 +191,7 @@ def _nothing(_config_file: str | None) -> cfg.ConfigOpts:
 
 def _kept(role: str) -> dict[str, str]:
     """Return the answers that an earlier run has kept."""
-    path = Path(plan.kept(role))
+    path = Path(texts.kept(role))
     return _answered(role, path) if os.access(path, os.R_OK) else {}
 
 

@@ -3,9 +3,9 @@
 
 answers   what it has to know, with what is allowed and what is taken if nobody says (pure)
 texts     the configuration files that follow from the answers (pure)
-plan      the steps that make each kind of machine, as values (pure)
-machine   files, users, links and units: whether they are so already, and what makes them so
+machine   users, files, links and units: each knows whether it is so already, and makes it so
 services  the same for what other services keep: message bus, database, Keystone
+plan      which of these each kind of machine has, in which order
 run       does what is left of the steps, in order
 hosts     the answers of a host's agents, and its account on the message bus
 """

@@ -49,7 +49,9 @@ def have_account(controller: Controller, host: str, roles: Sequence[str]) -> Non
     allowed = permissions.of_host(host, [ROLES[role] for role in roles])
     commands = allowed.commands(texts.VIRTUAL_HOST, account)
     try:
-        services.have_account(account, password(controller, account))
+        known = account in services.listed("users", "user")
+        how = "change_password" if known else "add_user"
+        services.set_password(how, account, password(controller, account))
         for command in commands:
             run(*command)
     except LeftToDo as error:

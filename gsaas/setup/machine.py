@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users, files, links and units of this machine: whether they are as a step says, and what makes them so."""
+"""What a machine has to have: users, folders, files, links and units. Each knows whether it is so, and makes it so."""
 
 from __future__ import annotations
 
+import abc
 import enum
-import functools
 import grp
 import itertools
 import os
@@ -12,11 +12,11 @@ import pwd
 import shutil
 import subprocess
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from gsaas.setup import texts
-from gsaas.setup.plan import File, Folder, Link, Unit, User
+from gsaas.setup.texts import MARK
 
 BOOTED = Path("/run/systemd/system")
 """There is this folder where systemd runs the machine; in an image that is being built there is not."""
@@ -54,118 +54,164 @@ def run(
     return done
 
 
-@functools.singledispatch
-def state(step: object, _changed: Collection[str]) -> State:
-    """Return how what *step* says is now; *changed* are the paths that were written before it."""
-    raise NotImplementedError(step)
+class Step(abc.ABC):
+    """How something has to be; as text, what the operator reads of it."""
+
+    @abc.abstractmethod
+    def state(self) -> State:
+        """Return how it is now. Raises `LeftToDo` if that cannot be told."""
+
+    @abc.abstractmethod
+    def make(self) -> str | None:
+        """Make it so; return what else there is to say, such as where a copy is. Raises `LeftToDo`."""
 
 
-@functools.singledispatch
-def make(step: object) -> str | None:
-    """Make it as *step* says; return what else there is to say, such as where a copy is. Raises `LeftToDo`."""
-    raise NotImplementedError(step)
+@dataclass(frozen=True)
+class User(Step):
+    """A user of the system without a home, and a group of its name."""
 
+    name: str
 
-@state.register
-def _(step: User, _changed: Collection[str]) -> State:
-    try:
-        pwd.getpwnam(step.name)
-        grp.getgrnam(step.name)
-    except KeyError:
-        return State.MISSING
-    return State.RIGHT
+    def __str__(self) -> str:
+        return f"the user and the group {self.name}"
 
-
-@make.register
-def _(step: User) -> None:
-    options = ("--system", "--user-group", "--home-dir", "/nonexistent", "--shell")
-    run("useradd", *options, "/usr/sbin/nologin", step.name)
-
-
-@state.register
-def _(step: Folder, _changed: Collection[str]) -> State:
-    return _access(Path(step.path), 0o750, step.group)
-
-
-@make.register
-def _(step: Folder) -> None:
-    Path(step.path).mkdir(parents=True, exist_ok=True)
-    _admit(Path(step.path), 0o750, step.group)
-
-
-@state.register
-def _(step: File, _changed: Collection[str]) -> State:
-    path = Path(step.path)
-    if not path.exists():
-        return State.MISSING
-    if path.read_text(errors="replace") != step.text:
-        return State.DIFFERENT
-    return _access(path, step.mode, step.group)
-
-
-@make.register
-def _(step: File) -> str | None:
-    path = Path(step.path)
-    if not path.parent.is_dir():
-        raise LeftToDo(f"there is no folder {path.parent}: install the package that has it")
-    said = None
-    if path.exists() and path.read_text(errors="replace") != step.text:
-        copy = _unused(path)
-        shutil.copy2(path, copy)
-        shutil.chown(copy, path.stat().st_uid, path.stat().st_gid)
-        said = f"what it was is in {copy}"
-    new = path.with_name(f".{path.name}.new")
-    new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(step.text)
-    _admit(new, step.mode, step.group)
-    new.replace(path)
-    return said
-
-
-@state.register
-def _(step: Link, _changed: Collection[str]) -> State:
-    path = Path(step.path)
-    if not path.is_symlink():
-        return State.DIFFERENT if path.exists() else State.MISSING
-    return State.RIGHT if str(path.readlink()) == step.target else State.DIFFERENT
-
-
-@make.register
-def _(step: Link) -> None:
-    path = Path(step.path)
-    if path.exists() and not path.is_symlink():
-        raise LeftToDo(f"{path} is a file of somebody else's: move it, or use {step.target}")
-    path.unlink(missing_ok=True)
-    path.symlink_to(step.target)
-
-
-@state.register
-def _(step: Unit, changed: Collection[str]) -> State:
-    if run("systemctl", "is-enabled", "--quiet", step.name, check=False).returncode:
-        return State.MISSING
-    if not BOOTED.is_dir():
+    def state(self) -> State:
+        try:
+            pwd.getpwnam(self.name)
+            grp.getgrnam(self.name)
+        except KeyError:
+            return State.MISSING
         return State.RIGHT
-    if run("systemctl", "is-active", "--quiet", step.name, check=False).returncode:
-        return State.MISSING
-    if not set(changed).isdisjoint(step.reads):
-        return State.DIFFERENT
-    # An earlier run may have changed files, and had to leave the unit as it was.
-    since = _started(step.name)
-    is_old = any(_is_newer(Path(one), since) for one in step.reads)
-    return State.DIFFERENT if is_old else State.RIGHT
+
+    def make(self) -> None:
+        options = ("--system", "--user-group", "--home-dir", "/nonexistent", "--shell")
+        run("useradd", *options, "/usr/sbin/nologin", self.name)
 
 
-@make.register
-def _(step: Unit) -> str | None:
-    booted = BOOTED.is_dir()
-    if booted:
-        run("systemctl", "daemon-reload")
-    run("systemctl", "enable", "--quiet", step.name)
-    if not booted:
-        return "systemd does not run here: it starts with the machine"
-    run("systemctl", "restart", step.name)
-    return None
+@dataclass(frozen=True)
+class Folder(Step):
+    """A folder that root and *group* may enter."""
+
+    path: str
+    group: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, for root and the group {self.group}"
+
+    def state(self) -> State:
+        return _access(Path(self.path), 0o750, self.group)
+
+    def make(self) -> None:
+        Path(self.path).mkdir(parents=True, exist_ok=True)
+        _admit(Path(self.path), 0o750, self.group)
+
+
+@dataclass(frozen=True)
+class File(Step):
+    """A file of root's. One that begins with `texts.MARK` replaces none that does not."""
+
+    path: str
+    text: str
+    mode: int = 0o644
+    group: str = "root"
+
+    def __str__(self) -> str:
+        return f"{self.path}, mode {self.mode:04o}, of root and the group {self.group}"
+
+    def state(self) -> State:
+        found = self._found()
+        if found is None:
+            return State.MISSING
+        if found != self.text:
+            return State.DIFFERENT
+        return _access(Path(self.path), self.mode, self.group)
+
+    def make(self) -> str | None:
+        path = Path(self.path)
+        if not path.parent.is_dir():
+            raise LeftToDo(f"there is no folder {path.parent}: install the package that has it")
+        said = None
+        if self._found() not in (None, self.text):
+            copy = _unused(path)
+            shutil.copy2(path, copy)
+            shutil.chown(copy, path.stat().st_uid, path.stat().st_gid)
+            said = f"what it was is in {copy}"
+        new = path.with_name(f".{path.name}.new")
+        new.unlink(missing_ok=True)
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(self.text)
+        _admit(new, self.mode, self.group)
+        new.replace(path)
+        return said
+
+    def is_somebody_elses(self) -> bool:
+        """Return whether it is a configuration file in whose place there is one that setup has not written."""
+        found = self._found()
+        return self.text.startswith(MARK) and found is not None and not found.startswith(MARK)
+
+    def _found(self) -> str | None:
+        path = Path(self.path)
+        return path.read_text(errors="replace") if path.exists() else None
+
+
+@dataclass(frozen=True)
+class Link(Step):
+    """A symbolic link."""
+
+    path: str
+    target: str
+
+    def __str__(self) -> str:
+        return f"{self.path}, a link to {self.target}"
+
+    def state(self) -> State:
+        path = Path(self.path)
+        if not path.is_symlink():
+            return State.DIFFERENT if path.exists() else State.MISSING
+        return State.RIGHT if str(path.readlink()) == self.target else State.DIFFERENT
+
+    def make(self) -> None:
+        path = Path(self.path)
+        if path.exists() and not path.is_symlink():
+            raise LeftToDo(f"{path} is a file of somebody else's: move it, or use {self.target}")
+        path.unlink(missing_ok=True)
+        path.symlink_to(self.target)
+
+
+@dataclass(frozen=True)
+class Unit(Step):
+    """A unit that runs, and starts with the machine; again if one of the files that it *reads* has changed."""
+
+    name: str
+    reads: tuple[File, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}, enabled and started"
+
+    def state(self) -> State:
+        if run("systemctl", "is-enabled", "--quiet", self.name, check=False).returncode:
+            return State.MISSING
+        if not BOOTED.is_dir():
+            return State.RIGHT
+        if run("systemctl", "is-active", "--quiet", self.name, check=False).returncode:
+            return State.MISSING
+        # An earlier run, too, may have changed files, and had to leave the unit as it was.
+        since = _started(self.name)
+        is_right = all(
+            file.state() is State.RIGHT and Path(file.path).stat().st_mtime <= since
+            for file in self.reads
+        )
+        return State.RIGHT if is_right else State.DIFFERENT
+
+    def make(self) -> str | None:
+        booted = BOOTED.is_dir()
+        if booted:
+            run("systemctl", "daemon-reload")
+        run("systemctl", "enable", "--quiet", self.name)
+        if not booted:
+            return "systemd does not run here: it starts with the machine"
+        run("systemctl", "restart", self.name)
+        return None
 
 
 def samples(prefix: Path) -> dict[str, str]:
@@ -178,14 +224,6 @@ def samples(prefix: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in found}
 
 
-def of_somebody_else(step: object) -> bool:
-    """Whether *step* is a configuration file in whose place there is one that setup has not written."""
-    if not isinstance(step, File) or not step.text.startswith(texts.MARK):
-        return False
-    path = Path(step.path)
-    return path.exists() and not path.read_text(errors="replace").startswith(texts.MARK)
-
-
 def _started(unit: str) -> float:
     """Return when a unit was started, as `time.time` counts."""
     shown = ("--property=InactiveExitTimestampMonotonic", "--value")
@@ -193,17 +231,12 @@ def _started(unit: str) -> float:
     return time.time() - ago
 
 
-def _is_newer(path: Path, moment: float) -> bool:
-    return path.exists() and path.stat().st_mtime > moment
-
-
 def _access(path: Path, mode: int, group: str) -> State:
     try:
         found = path.stat()
+        wanted = (0, grp.getgrnam(group).gr_gid, mode)
     except FileNotFoundError:
         return State.MISSING
-    try:
-        wanted = (0, grp.getgrnam(group).gr_gid, mode)
     except KeyError:
         return State.DIFFERENT
     right = (found.st_uid, found.st_gid, found.st_mode & 0o7777) == wanted

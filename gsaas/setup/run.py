@@ -4,25 +4,10 @@
 from __future__ import annotations
 
 import enum
-import functools
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from oslo_config import cfg
-
-from gsaas import conf
-from gsaas.setup import machine, plan
-from gsaas.setup.machine import LeftToDo, State
-from gsaas.setup.plan import (
-    BusAccount,
-    DatabaseAccount,
-    File,
-    KeystoneEntries,
-    Step,
-    Tables,
-    Unit,
-)
+from gsaas.setup.machine import LeftToDo, State, Step, Unit
 
 
 class Outcome(enum.StrEnum):
@@ -54,71 +39,20 @@ def carry_out(steps: Sequence[Step], *, dry_run: bool) -> Iterator[Done]:
     Units stay as they are while something before them is left to do. Raises `oslo_config.cfg.Error` if an option of the
     operator's own is not allowed.
     """
-    others = _Services(steps)
-    changed: set[str] = set()
     left = False
     for step in steps:
-        state, make = others.of(step) or (
-            functools.partial(machine.state, step, changed),
-            functools.partial(machine.make, step),
-        )
         try:
-            found = state()
-            if found is State.RIGHT:
-                yield Done(step.said, Outcome.UNCHANGED)
-                continue
+            found = step.state()
             missing = found is State.MISSING
-            if isinstance(step, File):
-                changed.add(step.path)
-            if dry_run:
-                yield Done(step.said, Outcome.WOULD_MAKE if missing else Outcome.WOULD_CHANGE)
-                continue
-            if left and isinstance(step, Unit):
+            if found is State.RIGHT:
+                yield Done(str(step), Outcome.UNCHANGED)
+            elif dry_run:
+                yield Done(str(step), Outcome.WOULD_MAKE if missing else Outcome.WOULD_CHANGE)
+            elif left and isinstance(step, Unit):
                 raise LeftToDo("when what is above is done, run this command again")
-            more = make()
-            yield Done(step.said, Outcome.MADE if missing else Outcome.CHANGED, more)
+            else:
+                more = step.make()
+                yield Done(str(step), Outcome.MADE if missing else Outcome.CHANGED, more)
         except LeftToDo as error:
             left = True
-            yield Done(step.said, Outcome.LEFT, str(error), error.commands)
-
-
-class _Services:
-    """What other services keep, asked with the configuration that the plan writes."""
-
-    def __init__(self, steps: Sequence[Step]) -> None:
-        wanted = f"{plan.ETC}/gsaas.conf"
-        self._text = next(
-            (step.text for step in steps if isinstance(step, File) and step.path == wanted), ""
-        )
-        self._conf: cfg.ConfigOpts | None = None
-
-    def of(self, step: Step) -> tuple[Callable[[], State], Callable[[], str | None]] | None:
-        """Return what says how *step* is, and what makes it so; None if it concerns this machine."""
-        if not isinstance(step, BusAccount | DatabaseAccount | Tables | KeystoneEntries):
-            return None
-        # Imported here: agents' hosts have no libraries of databases, and need none of this.
-        from gsaas.setup import services
-
-        settings = self._configuration()
-        match step:
-            case BusAccount():
-                bus = services.Bus(settings)
-                return bus.state, lambda: bus.make(step)
-            case DatabaseAccount():
-                sql = services.Sql(settings)
-                return sql.state, lambda: sql.make(step)
-            case Tables():
-                sql = services.Sql(settings)
-                return sql.state_of_tables, sql.make_tables
-            case KeystoneEntries():
-                keystone = services.Keystone(settings)
-                return lambda: keystone.state(step), lambda: keystone.make(step)
-
-    def _configuration(self) -> cfg.ConfigOpts:
-        """Return the configuration that services here will have, with the operator's own options."""
-        if self._conf is None:
-            with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:  # root's own
-                file.write(self._text)
-                file.flush()
-                self._conf = conf.load(files=[file.name])
-        return self._conf
+            yield Done(str(step), Outcome.LEFT, str(error), error.commands)

@@ -1,61 +1,111 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What other services keep for a controller: whether it is as a step says, and what makes it so.
+"""What other services keep for controllers: accounts, a virtual host, a database, and entries in Keystone.
 
-Whether it is so, GSaaS asks as its services will: with the accounts and the configuration that they get. What is
-missing is made with `rabbitmqctl`, with `mariadb`, and with the credentials of an administrator of Keystone in the
-environment.
+1. Whether it is so, GSaaS asks as its services will: with the accounts and the configuration that they get.
+2. What is missing is made with `rabbitmqctl`, with `mariadb`, and with the credentials of an administrator of Keystone
+   in the environment.
+3. No password of controllers is changed: other controllers may run with it.
 """
 
 from __future__ import annotations
 
+import abc
 import contextlib
+import functools
 import json
 import os
 import shlex
+import tempfile
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from oslo_config import cfg
 
-from gsaas import rpc
+from gsaas import conf, rpc
 from gsaas.setup import texts
-from gsaas.setup.machine import LeftToDo, State, run
-from gsaas.setup.plan import BusAccount, DatabaseAccount, KeystoneEntries, kept
+from gsaas.setup.answers import Controller
+from gsaas.setup.machine import LeftToDo, State, Step, run
 
+# Agents' hosts have no libraries of databases, and need none of this. So these are imported when they are used.
 if TYPE_CHECKING:
-    from gsaas.db.database import Database
+    from gsaas.db import database
 
 SERVICE_TYPE = "gpu-scheduling"
 QUEUES = '{"max-queues": 20000}'
 EXPIRES = '{"expires": 1800000}'
 AGENTS = "@gsaas-(monitor|rodvr)"
+ROLES = ("service", "admin")
+DOMAIN = "default"
 
 
-def _with_password(name: str, commands: list[str]) -> list[str]:
-    return [f"# PASSWORD is {name} in {kept('controller')}", *commands]
+@dataclass(frozen=True)
+class Account(Step):
+    """What a service keeps for controllers, their account included."""
 
+    settings: str
+    """The text of gsaas.conf."""
+    answers: Controller
 
-class Bus:
-    """RabbitMQ, for controllers."""
+    kept: ClassVar[str] = texts.kept("controller")
+    answer: ClassVar[str]
+    """The name of the one that is the account's password."""
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._conf = conf
+    @property
+    def conf(self) -> cfg.ConfigOpts:
+        """The configuration that controllers' processes have, with the operator's own options."""
+        return _loaded(self.settings)
+
+    @abc.abstractmethod
+    def check(self) -> State:
+        """Return how it is. Raises `LeftToDo` with the reason if it cannot be used."""
+
+    @abc.abstractmethod
+    def create(self) -> None:
+        """Make what is missing. Raises `LeftToDo`."""
 
     def state(self) -> State:
-        """Return whether the account of controllers may use the virtual hosts of GSaaS and of Nova."""
         try:
-            for url in (None, self._conf.nova.notification_url):
-                bus = rpc.connect(self._conf, url)
+            return self.check()
+        except LeftToDo:
+            return State.MISSING
+
+    def make(self) -> None:
+        self.create()
+        try:
+            self.check()
+        except LeftToDo as error:
+            raise LeftToDo(
+                f"{error}; if another controller has made the account {texts.ACCOUNT}, run this with --answers and a "
+                f"copy of its {self.kept}; otherwise change the account's password to {self.answer} in {self.kept} here"
+            ) from error
+
+    def typed(self, *commands: str) -> list[str]:
+        """Return *commands* with PASSWORD in them, and where that is."""
+        return [f"# PASSWORD is {self.answer} in {self.kept}", *commands]
+
+
+class BusAccount(Account):
+    """The account of controllers on RabbitMQ, and the virtual host of GSaaS."""
+
+    answer = "bus_password"
+
+    def __str__(self) -> str:
+        return f"RabbitMQ: the virtual host {texts.VIRTUAL_HOST} and the account {texts.ACCOUNT}"
+
+    def check(self) -> State:
+        try:
+            for url in (None, self.conf.nova.notification_url):
+                bus = rpc.connect(self.conf, url)
                 try:
                     rpc.check(bus)
                 finally:
                     bus.cleanup()
-        except rpc.BusError:
-            return State.MISSING
+        except rpc.BusError as error:
+            raise LeftToDo(f"RabbitMQ: {error}") from error
         return State.RIGHT
 
-    def make(self, step: BusAccount) -> None:
-        """Make the virtual host and the account; raises `LeftToDo`."""
+    def create(self) -> None:
         host, account = texts.VIRTUAL_HOST, texts.ACCOUNT
         add = [
             ("add_vhost", host),
@@ -69,13 +119,13 @@ class Bus:
         try:
             for one in () if host in listed("vhosts", "name") else add:
                 run("rabbitmqctl", *one)
-            have_account(account, step.password)
+            if account not in listed("users", "user"):
+                set_password("add_user", account, self.answers.bus_password)
             for one in permit:
                 run("rabbitmqctl", *one)
         except LeftToDo as error:
-            typed = [*add, ("add_user", account, "PASSWORD"), *permit]
-            commands = [shlex.join(["rabbitmqctl", *one]) for one in typed]
-            todo = _with_password("bus_password", commands)
+            all_of_it = [*add, ("add_user", account, "PASSWORD"), *permit]
+            todo = self.typed(*(shlex.join(["rabbitmqctl", *one]) for one in all_of_it))
             raise LeftToDo(f"{error}; type where the message bus is:", todo) from error
 
 
@@ -85,184 +135,170 @@ def listed(what: str, key: str) -> set[str]:
     return {one[key] for one in json.loads(said)}
 
 
-def have_account(account: str, password: str) -> None:
-    """Make *account* on RabbitMQ, or give it this password; the password is on no command line."""
-    known = account in listed("users", "user")
-    run("rabbitmqctl", "change_password" if known else "add_user", account, stdin=f"{password}\n")
+def set_password(command: str, account: str, password: str) -> None:
+    """Type a *command* of rabbitmqctl that gives *account* this password, which is on no command line."""
+    run("rabbitmqctl", command, account, stdin=f"{password}\n")
 
 
-class Sql:
-    """The database."""
+class Database(Account):
+    """A database with the tables of this release, and an account that may do everything in it.
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._conf = conf
+    What the operator names by its URL is there, with its account.
+    """
 
-    @contextlib.contextmanager
-    def _connected(self) -> Iterator[Database]:
-        from gsaas.db import ready
+    answer = "database_password"
 
-        try:
-            database = ready.connect(self._conf)
-        except ready.Unusable as error:
-            raise LeftToDo(str(error)) from error
-        try:
-            yield database
-        finally:
-            database.close()
+    def __str__(self) -> str:
+        return f"the database, its account {texts.ACCOUNT}, and the tables of this release"
 
-    def state(self) -> State:
-        """Return whether the account can use the database."""
-        try:
-            with self._connected():
-                return State.RIGHT
-        except LeftToDo:
-            return State.MISSING
+    @property
+    def is_made(self) -> bool:
+        """Whether setup makes the account."""
+        return "://" not in self.answers.database
 
-    def make(self, step: DatabaseAccount) -> None:
-        """Make the database and the account; raises `LeftToDo`."""
-        if step.password is None:
-            with self._connected():
-                return
-        account = f"{texts.ACCOUNT}@'%'"
-        statements = [
-            "CREATE DATABASE IF NOT EXISTS gsaas CHARACTER SET utf8mb4",
-            f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY 'PASSWORD'",
-            f"ALTER USER {account} IDENTIFIED BY 'PASSWORD'",
-            f"GRANT ALL ON gsaas.* TO {account}",
-        ]
-        sql = "; ".join(statements)
-        todo = _with_password("database_password", [f'mariadb -e "{sql}"'])
-        try:
-            run("mariadb", stdin=sql.replace("PASSWORD", step.password))
-        except LeftToDo as error:
-            raise LeftToDo(f"{error}; type where root administers the database:", todo) from error
-        with self._connected():
-            pass
-
-    def state_of_tables(self) -> State:
-        """Return whether the tables are those of this release."""
+    def check(self) -> State:
         from gsaas.db import migration
 
-        try:
-            with self._connected() as database:
-                current = migration.version(database)
-        except LeftToDo:
-            return State.MISSING
+        with self._connected() as database:
+            current = migration.version(database)
         if current is None:
             return State.MISSING
         return State.RIGHT if current == migration.head() else State.DIFFERENT
 
-    def make_tables(self) -> None:
-        """Make the tables, or upgrade them; raises `LeftToDo`."""
+    def make(self) -> None:
         from gsaas.db import migration, ready
 
+        if self.is_made and self.state() is State.MISSING:
+            super().make()
         with self._connected() as database:
             current = migration.version(database)
-            if current is not None and not migration.knows(current):
-                raise LeftToDo(ready.problem(current) or "")
-            if current is not None:
+            if current is None:
+                migration.upgrade(database)
+            elif migration.knows(current):
                 raise LeftToDo(
                     "the tables are those of another release: see Updating in the operator's guide",
                     ["gsaas-manage db upgrade"],
                 )
-            migration.upgrade(database)
+            else:
+                raise LeftToDo(ready.problem(current) or "")
+
+    def create(self) -> None:
+        account = f"{texts.ACCOUNT}@'%'"
+        statements = [
+            "CREATE DATABASE IF NOT EXISTS gsaas CHARACTER SET utf8mb4",
+            f"CREATE USER IF NOT EXISTS {account} IDENTIFIED BY 'PASSWORD'",
+            f"GRANT ALL ON gsaas.* TO {account}",
+        ]
+        sql = "; ".join(statements)
+        try:
+            run("mariadb", stdin=sql.replace("PASSWORD", self.answers.database_password))
+        except LeftToDo as error:
+            todo = self.typed(f'mariadb -e "{sql}"')
+            raise LeftToDo(f"{error}; type where root administers the database:", todo) from error
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[database.Database]:
+        """Connect as the services will. Raises `LeftToDo`."""
+        from gsaas.db import ready
+
+        try:
+            connection = ready.connect(self.conf)
+        except ready.Unusable as error:
+            raise LeftToDo(str(error)) from error
+        try:
+            yield connection
+        finally:
+            connection.close()
 
 
-class Keystone:
-    """Keystone."""
+class KeystoneEntries(Account):
+    """User, roles, service and endpoints in Keystone."""
 
-    def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._conf = conf
+    answer = "keystone_password"
 
-    def state(self, step: KeystoneEntries) -> State:
+    def __str__(self) -> str:
+        return f"Keystone: the user {texts.ACCOUNT}, its roles, the service {SERVICE_TYPE} and its endpoints"
+
+    @property
+    def endpoints(self) -> dict[str, str]:
+        return {"public": self.answers.url, "internal": self.answers.internal_url}
+
+    def check(self) -> State:
         """Return what a token of the service's user says of its roles and of the catalogue."""
         from keystoneauth1.exceptions import CatalogException, ClientException
 
         from gsaas.checkup import identity
 
-        session = identity.session_of(self._conf, "service_user")
+        session = identity.session_of(self.conf, "service_user")
         try:
-            if session is None or not {"admin", "service"} <= set(identity.roles_of(session)):
-                return State.MISSING
-            for interface, url in _endpoints(step).items():
+            if session is None or not set(ROLES) <= set(identity.roles_of(session)):
+                raise LeftToDo(f"the user of [service_user] lacks a role of {', '.join(ROLES)}")
+            for interface, url in self.endpoints.items():
                 found = session.get_endpoint(
-                    service_type=SERVICE_TYPE,
-                    interface=interface,
-                    region_name=step.answers.region,
+                    service_type=SERVICE_TYPE, interface=interface, region_name=self.answers.region
                 )
                 if found is None:
                     return State.MISSING
                 if found.rstrip("/") != url.rstrip("/"):
                     return State.DIFFERENT
-        except (ClientException, CatalogException):
-            return State.MISSING
+        except (ClientException, CatalogException) as error:
+            raise LeftToDo(f"Keystone: {error}") from error
         return State.RIGHT
 
-    def make(self, step: KeystoneEntries) -> None:
+    def create(self) -> None:
         """Make or correct the entries, as the administrator of the environment; raises `LeftToDo`."""
         if not {"OS_CLOUD", "OS_AUTH_URL"} & os.environ.keys():
             raise LeftToDo(
                 "there are no credentials of an administrator (OS_CLOUD); with them, run this again, or type:",
-                _with_password("keystone_password", _keystone_commands(step)),
+                self.typed(*self._commands()),
             )
         import openstack
         from keystoneauth1.exceptions import ClientException
         from openstack.exceptions import SDKException
 
         try:
-            _make_entries(openstack.connect().identity, step)
+            self._create(openstack.connect().identity)
         except (ClientException, SDKException) as error:
             said = " ".join(str(error).split())
             raise LeftToDo(f"Keystone rejects the request, or does not answer: {said}") from error
 
-
-def _endpoints(step: KeystoneEntries) -> dict[str, str]:
-    return {"public": step.answers.url, "internal": step.answers.internal_url}
-
-
-def _keystone_commands(step: KeystoneEntries) -> list[str]:
-    user, project = texts.ACCOUNT, step.answers.service_project
-    create = f"openstack endpoint create --region {step.answers.region} {SERVICE_TYPE}"
-    return [
-        f"openstack user create --domain default --password PASSWORD {user}",
-        *(
-            f"openstack role add --project {project} --user {user} {role}"
-            for role in ("service", "admin")
-        ),
-        f'openstack service create --name {user} --description "GPU scheduling" {SERVICE_TYPE}',
-        *(f"{create} {interface} {url}" for interface, url in _endpoints(step).items()),
-    ]
-
-
-def _make_entries(identity: Any, step: KeystoneEntries) -> None:
-    """Make what is missing with *identity*, the SDK's proxy of an administrator; raises what the SDK raises."""
-    domain, name, password = "default", texts.ACCOUNT, step.answers.keystone_password
-    user = identity.find_user(name, domain_id=domain)
-    if user is None:
-        user = identity.create_user(name=name, domain_id=domain, password=password)
-    else:
-        identity.update_user(user, password=password)
-    project = identity.find_project(
-        step.answers.service_project, domain_id=domain, ignore_missing=False
-    )
-    for wanted in ("service", "admin"):
-        role = identity.find_role(wanted) or identity.create_role(name=wanted)
-        identity.assign_project_role_to_user(project, user, role)
-    service = next(identity.services(type=SERVICE_TYPE), None) or identity.create_service(
-        name=name, type=SERVICE_TYPE, description="GPU scheduling"
-    )
-    for interface, url in _endpoints(step).items():
-        there = [
-            one
-            for one in identity.endpoints(service_id=service.id, interface=interface)
-            if one.region_id == step.answers.region
+    def _commands(self) -> list[str]:
+        user, project = texts.ACCOUNT, self.answers.service_project
+        endpoint = f"openstack endpoint create --region {self.answers.region} {SERVICE_TYPE}"
+        return [
+            f"openstack user create --domain {DOMAIN} --password PASSWORD {user}",
+            *(f"openstack role add --project {project} --user {user} {role}" for role in ROLES),
+            f'openstack service create --name {user} --description "GPU scheduling" {SERVICE_TYPE}',
+            *(f"{endpoint} {interface} {url}" for interface, url in self.endpoints.items()),
         ]
-        for one in there:
-            identity.update_endpoint(one, url=url)
-        if not there:
-            identity.create_endpoint(
-                service_id=service.id,
-                interface=interface,
-                region_id=step.answers.region,
-                url=url,
-            )
+
+    def _create(self, identity: Any) -> None:
+        """Make what is missing with *identity*, the SDK's proxy of an administrator; raises what the SDK raises."""
+        name, region = texts.ACCOUNT, self.answers.region
+        user = identity.find_user(name, domain_id=DOMAIN) or identity.create_user(
+            name=name, domain_id=DOMAIN, password=self.answers.keystone_password
+        )
+        project = identity.find_project(
+            self.answers.service_project, domain_id=DOMAIN, ignore_missing=False
+        )
+        for wanted in ROLES:
+            role = identity.find_role(wanted) or identity.create_role(name=wanted)
+            identity.assign_project_role_to_user(project, user, role)
+        service = next(identity.services(type=SERVICE_TYPE), None) or identity.create_service(
+            name=name, type=SERVICE_TYPE, description="GPU scheduling"
+        )
+        for interface, url in self.endpoints.items():
+            where = {"service_id": service.id, "interface": interface}
+            there = [one for one in identity.endpoints(**where) if one.region_id == region]
+            for one in there:
+                identity.update_endpoint(one, url=url)
+            if not there:
+                identity.create_endpoint(**where, region_id=region, url=url)
+
+
+@functools.cache
+def _loaded(text: str) -> cfg.ConfigOpts:
+    with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:  # root's own
+        file.write(text)
+        file.flush()
+        return conf.load(files=[file.name])

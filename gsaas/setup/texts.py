@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from gsaas.setup.answers import Compute, Controller, GpuHost
 
+ETC = "/etc/gsaas"
 VIRTUAL_HOST = "gsaas"
 """Of GSaaS alone, so that the permissions of hosts' accounts mean something."""
 ACCOUNT = "gsaas"
@@ -17,11 +18,16 @@ MARK = "# Written by gsaas-manage setup, which replaces it when an answer change
 Sections = Mapping[str, Mapping[str, str]]
 
 
+def kept(role: str) -> str:
+    """Return the path of the file in which the answers for *role* are kept, secrets included."""
+    return f"{ETC}/setup-{role}.toml"
+
+
 def configuration(name: str, sections: Sections) -> str:
     """Return the text of the configuration file *name*, without options that are empty."""
     lines = [
         MARK,
-        f"# Your own options go into /etc/gsaas/{name}.d/*.conf, which are read after it.",
+        f"# Your own options go into {ETC}/{name}.d/*.conf, which are read after it.",
     ]
     for section, options in sections.items():
         lines += ["", f"[{section}]"]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -32,6 +33,13 @@ SECTION = "The rest, in one command on each machine"
 PROGRAM = f'#!/bin/sh\nexec {sys.executable} -m gsaas.cli.manage "$@"\n'
 """What pip would install."""
 URL = "https://gpu.example.org"
+KEYSTONE = "Keystone: the user gsaas, its roles, the service gpu-scheduling and its endpoints"
+SERVICES = {
+    "RabbitMQ: the virtual host gsaas and the account gsaas",
+    "the database, its account gsaas, and the tables of this release",
+    KEYSTONE,
+}
+"""Steps of a controller that are not on its machine."""
 AGENT = """
 bus = "controller:5672"
 bus_password = "long-enough"
@@ -82,12 +90,26 @@ def cloud() -> Iterator[Cloud]:
         yield Cloud(database, bus, identity)
 
 
-@pytest.fixture(scope="module")
-def controller(cloud: Cloud) -> Iterator[FreshRoot]:
+@contextlib.contextmanager
+def from_here(cloud: Cloud) -> Iterator[FreshRoot]:
+    """A machine with the packages, from which root administers the database and the message bus."""
     socket = cloud.database.directory / "socket"
     mariadb = f'#!/bin/sh\nexec /usr/bin/mariadb --no-defaults --socket={socket} "$@"\n'
     with FreshRoot({"rabbitmqctl": cloud.bus.script(), "mariadb": mariadb}) as root:
         root.write("/opt/gsaas/bin/gsaas-manage", PROGRAM, 0o755)
+        yield root
+
+
+@pytest.fixture(scope="module")
+def controller(cloud: Cloud) -> Iterator[FreshRoot]:
+    with from_here(cloud) as root:
+        yield root
+
+
+@pytest.fixture
+def second(cloud: Cloud) -> Iterator[FreshRoot]:
+    """Another controller, before setup."""
+    with from_here(cloud) as root:
         yield root
 
 
@@ -206,6 +228,36 @@ def test_another_answer_changes_what_depends_on_it_and_keeps_a_copy(controller: 
     )
     assert controller.type("cat /etc/gsaas/gsaas.conf") == before
     assert "driver = lupine" in controller.type("cat /etc/gsaas/gsaas.conf.before.2")
+
+
+def test_another_controller_joins_with_a_copy_of_the_answers(
+    controller: FreshRoot, second: FreshRoot
+):
+    second.write("/root/first.toml", controller.type("cat /etc/gsaas/setup-controller.toml"))
+    joined = second.manage("setup", "controller", "--answers=/root/first.toml", "-f", "json")
+    assert joined.returncode == 0, joined.stdout
+    found = outcomes(joined)
+    assert {step for step, outcome in found.items() if outcome == "unchanged"} == SERVICES
+    assert set(found.values()) == {"made", "unchanged"}
+    for name in ("gsaas.conf", "setup-controller.toml"):
+        assert second.type(f"cat /etc/gsaas/{name}") == controller.type(f"cat /etc/gsaas/{name}")
+
+
+def test_a_controller_without_these_answers_takes_no_account_away(
+    cloud: Cloud, controller: FreshRoot, second: FreshRoot
+):
+    command, *_ = guide.blocks(SECTION)
+    refused = second.enter("sh", "-c", f"{cloud.fill_in(command)} -f json")
+    assert refused.returncode == 1, refused.stdout + refused.stderr
+    left = {one["step"]: one["more"] for one in json.loads(refused.stdout) if one["more"]}
+    assert left.keys() > SERVICES
+    for step in SERVICES - {KEYSTONE}:  # there it has no credentials
+        assert "run this with --answers and a copy of its /etc/gsaas/setup-con" in left[step]
+    for root in (controller, second):
+        for secret in secrets_of(root):
+            assert secret not in refused.stdout + refused.stderr
+    first = controller.manage("setup", "controller", "-f", "json")
+    assert set(outcomes(first).values()) == {"unchanged"}
 
 
 def test_a_controller_gives_hosts_their_accounts_and_answers(

@@ -6,16 +6,15 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import pytest
 from openstack.connection import Connection
 
-from gsaas import conf
 from gsaas.setup import answers, services, texts
 from gsaas.setup.answers import Controller
 from gsaas.setup.machine import LeftToDo, State
-from gsaas.setup.plan import KeystoneEntries
+from gsaas.setup.services import KeystoneEntries
 from tests.openstack.bed import credentials, keystone, settings
 
 pytestmark = [pytest.mark.openstack, pytest.mark.timeout(1800)]
@@ -36,8 +35,7 @@ GIVEN = {
 def wanted(admin: Connection, monkeypatch: pytest.MonkeyPatch) -> Iterator[KeystoneEntries]:
     monkeypatch.setattr(texts, "ACCOUNT", NAME)
     monkeypatch.setattr(services, "SERVICE_TYPE", KIND)
-    new_secret = secrets.token_urlsafe
-    yield KeystoneEntries(answers.read(Controller, GIVEN, "here", new_secret))
+    yield entries(answers.read(Controller, GIVEN, "here", secrets.token_urlsafe))
     for service in admin.identity.services(type=KIND):
         admin.identity.delete_service(service)
     if user := admin.identity.find_user(NAME):
@@ -50,39 +48,43 @@ def as_administrator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OS_CLOUD", "admin")
 
 
-def asked(step: KeystoneEntries, folder: Path) -> services.Keystone:
-    """Keystone as the services of *step* would ask it."""
-    path = folder / "gsaas.conf"
-    path.write_text(texts.of_controller(step.answers))
-    return services.Keystone(conf.load(files=[str(path)]))
+def entries(answers: Controller, **others: Any) -> KeystoneEntries:
+    """The entries for these answers, but for *others*."""
+    found = replace(answers, **others)
+    return KeystoneEntries(texts.of_controller(found), found)
 
 
 def test_what_is_missing_is_made_and_what_differs_is_corrected(
-    wanted: KeystoneEntries, as_administrator: None, tmp_path: Path
+    wanted: KeystoneEntries, as_administrator: None
 ):
-    assert asked(wanted, tmp_path).state(wanted) is State.MISSING
-    asked(wanted, tmp_path).make(wanted)
-    assert asked(wanted, tmp_path).state(wanted) is State.RIGHT
+    assert wanted.state() is State.MISSING
+    wanted.make()
+    assert wanted.state() is State.RIGHT
 
-    moved = KeystoneEntries(replace(wanted.answers, internal_url="http://internal.example.org"))
-    assert asked(moved, tmp_path).state(moved) is State.DIFFERENT
-    asked(moved, tmp_path).make(moved)
-    assert asked(moved, tmp_path).state(moved) is State.RIGHT
+    moved = entries(wanted.answers, internal_url="http://internal.example.org")
+    assert moved.state() is State.DIFFERENT
+    moved.make()
+    assert moved.state() is State.RIGHT
 
-    changed = KeystoneEntries(replace(moved.answers, keystone_password=secrets.token_urlsafe()))
-    assert asked(changed, tmp_path).state(changed) is State.MISSING
-    asked(changed, tmp_path).make(changed)
-    assert asked(changed, tmp_path).state(changed) is State.RIGHT
+
+def test_the_password_of_a_user_that_is_there_stays(
+    wanted: KeystoneEntries, as_administrator: None
+):
+    wanted.make()
+    other = entries(wanted.answers, keystone_password=secrets.token_urlsafe())
+    assert other.state() is State.MISSING
+    with pytest.raises(LeftToDo, match="if another controller has made the account"):
+        other.make()
+    assert wanted.state() is State.RIGHT
 
 
 def test_without_an_administrator_it_says_what_to_type(
-    wanted: KeystoneEntries, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    wanted: KeystoneEntries, monkeypatch: pytest.MonkeyPatch
 ):
     for name in ("OS_CLOUD", "OS_AUTH_URL"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(LeftToDo) as left:
-        asked(wanted, tmp_path).make(wanted)
-    assert (
-        f"openstack user create --domain default --password PASSWORD {NAME}" in left.value.commands
-    )
+        wanted.make()
+    create = f"openstack user create --domain default --password PASSWORD {NAME}"
+    assert create in left.value.commands
     assert wanted.answers.keystone_password not in str(left.value.commands)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from gsaas.setup import machine
-from gsaas.setup.machine import State
-from gsaas.setup.plan import Unit
+from gsaas.setup.machine import File, State, Unit
 
 SYSTEMCTL = """\
 #!/bin/sh
@@ -21,16 +20,16 @@ SYSTEMCTL = """\
 
 
 @pytest.mark.parametrize(
-    ("written", "changed", "found"),
+    ("written", "file", "found"),
     [
-        (-60, False, State.RIGHT),
-        (-60, True, State.DIFFERENT),
-        (60, False, State.DIFFERENT),
+        (-60, State.RIGHT, State.RIGHT),
+        (-60, State.DIFFERENT, State.DIFFERENT),
+        (60, State.RIGHT, State.DIFFERENT),
     ],
-    ids=["before", "now", "by-an-earlier-run-that-left-the-unit"],
+    ids=["before", "not-yet", "by-this-run-or-one-that-left-the-unit"],
 )
 def test_a_unit_is_started_again_if_a_file_that_it_reads_was_written_after_its_start(
-    written: float, changed: bool, found: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    written: float, file: State, found: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     settings = tmp_path / "gsaas.conf"
     settings.touch()
@@ -43,5 +42,5 @@ def test_a_unit_is_started_again_if_a_file_that_it_reads_was_written_after_its_s
     systemctl.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(machine, "BOOTED", tmp_path)
-    unit = Unit("gsaas-api", (str(settings), str(tmp_path / "not-there-yet")))
-    assert machine.state(unit, {str(settings)} if changed else set()) is found
+    monkeypatch.setattr(File, "state", lambda _: file)
+    assert Unit("gsaas-api", (File(str(settings), ""),)).state() is found

@@ -14,7 +14,8 @@ import pytest
 from gsaas import conf
 from gsaas.setup import answers, machine, plan, texts
 from gsaas.setup.answers import BadAnswer, Compute, Controller, GpuHost
-from gsaas.setup.plan import File, Unit, User
+from gsaas.setup.machine import File, Unit, User
+from gsaas.setup.services import Database
 
 SAMPLES = machine.samples(Path("/nowhere"))
 ANSWERS = {
@@ -189,7 +190,7 @@ def test_what_no_role_is_asked_is_refused_in_a_file(text: str, said: str):
 def test_answers_that_are_kept_are_the_same_when_they_are_read(kind: type):
     role, _ = NAMES[kind]
     known = read(kind)
-    kept = files(kind)[plan.kept(role)]
+    kept = files(kind)[texts.kept(role)]
     assert kept.mode == 0o600
     given = answers.of_role(role, tomllib.loads(kept.text))
     assert answers.read(kind, given, "elsewhere", iter(()).__next__) == known
@@ -243,7 +244,8 @@ def test_a_cluster_of_message_buses_is_one_url():
 def test_a_database_that_is_there_is_taken_as_it_is_named():
     url = "postgresql+psycopg://gsaas:x@db/gsaas"
     assert f"connection = {url}\n" in files(Controller, database=url)["/etc/gsaas/gsaas.conf"].text
-    assert plan.DatabaseAccount(None) in steps(Controller, database=url)
+    (database,) = [step for step in steps(Controller, database=url) if isinstance(step, Database)]
+    assert not database.is_made
 
 
 def test_the_api_listens_where_it_is_told_and_the_programs_are_those_of_this_installation():
@@ -292,12 +294,12 @@ def test_what_a_step_needs_is_made_before_it(kind: type):
         if isinstance(step, File) and step.group != "root":
             assert User(step.group) in before
         if isinstance(step, Unit):
-            assert set(step.reads) <= {one.path for one in before if isinstance(one, File)}
+            assert set(step.reads) <= {one for one in before if isinstance(one, File)}
     assert isinstance(found[-1], Unit)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_step_says_a_secret(kind: type):
     for step in steps(kind):
-        assert "secret-number" not in step.said
-        assert "long-enough" not in step.said
+        assert "secret-number" not in str(step)
+        assert "long-enough" not in str(step)
