@@ -29,6 +29,13 @@ void api_use(struct api *api, const char *url, const char *token, const char *bu
     api->cached = cached;
 }
 
+/* client/gsaasclient/cli/patience.py says the same. */
+static void say_slow(const struct exchange *exchange)
+{
+    fprintf(stderr, "waiting for the GSaaS API to answer %s %.*s (Ctrl-C ends the wait)\n", exchange->method,
+            (int)strcspn(exchange->path, "?"), exchange->path);
+}
+
 enum outcome api_exchange(struct api *api, const char *method, const char *path, const char *version,
                           const char *body, int seconds, int interrupt, bool idempotent, const char *key,
                           struct response *response)
@@ -52,6 +59,8 @@ enum outcome api_exchange(struct api *api, const char *method, const char *path,
         .headers = headers,
         .seconds = seconds,
         .interrupt = interrupt,
+        .patience = api->patience,
+        .slow = say_slow,
     };
     response_free(response);
     if (!api->connection && !(api->connection = connection_new(api->url, api->bundle))) {

@@ -19,6 +19,7 @@ struct api {
     char *bundle;      /* the file of the certificates to trust; NULL: those that OpenSSL trusts by default */
     bool cached;       /* the token is Keystone's, from the cache */
     struct connection *connection; /* NULL: nothing has been sent yet */
+    int patience;      /* seconds after which a wait for an answer is said on standard error; 0: never */
     char reason[256];  /* why the last exchange failed */
 };
 

@@ -187,6 +187,15 @@ static void note_timeout(int descriptor, short what, void *data)
     event_base_loopbreak(progress->connection->base);
 }
 
+static void note_slowness(int descriptor, short what, void *data)
+{
+    struct exchange *exchange = ((struct progress *)data)->exchange;
+    (void)descriptor;
+    (void)what;
+    exchange->patience = 0;
+    exchange->slow(exchange);
+}
+
 static void note_interrupt(int descriptor, short what, void *data)
 {
     struct progress *progress = data;
@@ -200,15 +209,19 @@ static void note_interrupt(int descriptor, short what, void *data)
 static void await_end(struct progress *progress, int seconds)
 {
     struct event_base *base = progress->connection->base;
-    struct timeval limit = {seconds, 0};
+    struct timeval limit = {seconds, 0}, patience = {progress->exchange->patience, 0};
     struct event *timer = checked(evtimer_new(base, note_timeout, progress)), *interrupt = NULL;
+    struct event *slow = checked(evtimer_new(base, note_slowness, progress));
     evtimer_add(timer, &limit);
+    if (progress->exchange->patience)
+        evtimer_add(slow, &patience);
     if (progress->exchange->interrupt >= 0) {
         interrupt = checked(event_new(base, progress->exchange->interrupt, EV_READ, note_interrupt, progress));
         event_add(interrupt, NULL);
     }
     event_base_dispatch(base);
     event_free(timer);
+    event_free(slow);
     if (interrupt)
         event_free(interrupt);
 }

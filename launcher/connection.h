@@ -22,6 +22,8 @@ struct exchange {
     const struct header *headers; /* the last one has no name */
     int seconds;        /* after which the response has to be complete */
     int interrupt;      /* a descriptor that ends the wait when it becomes readable, or -1 */
+    int patience;       /* seconds after which `slow` is called, once; 0: never */
+    void (*slow)(const struct exchange *exchange);
     long status;
     struct text answer; /* the body of the response; the caller frees it */
     bool timed_out;

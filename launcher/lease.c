@@ -18,7 +18,9 @@
 enum {
     RESPONSE_TIMEOUT = 60,
     LONG_POLL = 25,       /* for which the API may delay a response */
+    PATIENCE = 3,         /* until a wait for a response is said on a terminal, as gsaas-cli says it */
     CLEANUP_TIMEOUT = 10, /* of requests for which the command or its caller must not wait longer */
+    AFTER_INTERRUPT = 3,  /* the same after a signal: whoever interrupts does not want to wait */
     OUTAGE_TIMEOUT = 45,  /* for which the API may be away: less than the silence after which it gives up our place */
     SIGN_IN_TIMEOUT = 30, /* for which gsaas-cli may take to get a token from Keystone */
 };
@@ -120,10 +122,21 @@ static bool add_variables(struct lease *lease, json_t *environment)
     return true;
 }
 
-/* Fetch the lease's environment. Return 0, or the exit status after printing an error message. */
+/* Say on a terminal that the next responses take long, if they take longer than the API may delay them. */
+static void be_patient(struct api *api, int delay)
+{
+    api->patience = isatty(STDERR_FILENO) ? PATIENCE + delay : 0;
+}
+
+/* Fetch the lease's environment. Return 0, LEASE_INTERRUPTED, or the exit status after printing an error message. */
 static int fetch_environment(struct lease *lease, struct response *response)
 {
-    if (request_lease(lease, "GET", "/environment", RESPONSE_TIMEOUT, -1, response) != COMPLETED)
+    be_patient(lease->api, 0);
+    enum outcome outcome =
+        request_lease(lease, "GET", "/environment", RESPONSE_TIMEOUT, lease->interrupt, response);
+    if (outcome == INTERRUPTED)
+        return LEASE_INTERRUPTED;
+    if (outcome != COMPLETED)
         return report_unreachable(lease->api);
     if (response->status != 200)
         return report_refusal(response);
@@ -145,8 +158,8 @@ static const char *variable(const struct lease *lease, const char *name)
     return NULL;
 }
 
-/* If the environment names a gate, show the grant there. Return 0, or the exit status after printing why this host is
- * not admitted. The environment is fetched again afterwards, because a grant is good once. */
+/* If the environment names a gate, show the grant there. Return as fetch_environment does, also if this host is not
+ * admitted. The environment is fetched again afterwards, because a grant is good once. */
 static int redeem_grant(struct lease *lease, struct response *response)
 {
     const char *gate = variable(lease, "GSAAS_GATE"), *grant = variable(lease, "GSAAS_GRANT");
@@ -200,6 +213,7 @@ static enum outcome await_change(struct lease *lease, const char *status, struct
 {
     struct text tail = {0};
     text_print(&tail, "?while_status=%s&timeout=%d", status, LONG_POLL);
+    be_patient(lease->api, LONG_POLL);
     enum outcome outcome = request_lease(lease, "GET", tail.bytes, RESPONSE_TIMEOUT, lease->interrupt, response);
     text_free(&tail);
     *new_status = NULL;
@@ -276,25 +290,40 @@ static int take_lease(struct lease *lease, struct response *response)
     return await_active(lease, status ? text_copy(status) : NULL, response);
 }
 
+/* After an interrupt, find the lease that the request has made or makes, whose response is lost: the same request, sent
+ * again with its key, returns it, and the caller releases it. Return as lease_allocate does. */
+static int find_interrupted(struct lease *lease, const struct request *request, const char *key,
+                            struct response *response)
+{
+    if (!*key || api_exchange(lease->api, "POST", "/v1/leases", request->version, request->body, AFTER_INTERRUPT, -1,
+                              false, key, response) != COMPLETED || response->status >= 500)
+        return LEASE_MAY_STAY;
+    const char *id = text_of(json_object_get(response->document, "lease"), "id");
+    if (id)
+        lease->id = text_copy(id);
+    return LEASE_INTERRUPTED;
+}
+
 int lease_allocate(struct lease *lease, const struct request *request)
 {
     struct response response = {0};
     int result;
-    /* Without a terminal, where progress would be shown, the API delays its response until the wait is over. A signal
-     * may end that wait: the API ends the lease of a client that closes the connection. A response that is not delayed
-     * is awaited in any case, because it has the id of the lease to release. With a key, the API would keep the lease of a
-     * client whose connection broke, so that it can be sent again: then no signal could end the wait. */
+    /* Without a terminal, where progress would be shown, the API delays its response until the wait is over, and ends the
+     * lease of a client that closes the connection. With a key, it keeps the lease of a client whose connection broke, so
+     * that the request can be sent again. */
     bool long_poll = request->waits && !isatty(STDERR_FILENO);
     char path[40] = "/v1/leases", key[KEY_BYTES * 2 + 1] = "";
     if (long_poll)
         snprintf(path, sizeof path, "/v1/leases?timeout=%d", LONG_POLL);
     else
         make_key(key);
+    be_patient(lease->api, 0);
     enum outcome outcome = api_exchange(lease->api, "POST", path, request->version, request->body, RESPONSE_TIMEOUT,
-                                        long_poll ? lease->interrupt : -1, false, *key ? key : NULL, &response);
+                                        lease->interrupt, false, *key ? key : NULL, &response);
     bool over_tls = strncmp(lease->api->url, "https:", 6) == 0;
+    lease->api->patience = 0;
     if (outcome == INTERRUPTED)
-        result = LEASE_INTERRUPTED;
+        result = long_poll ? LEASE_INTERRUPTED : find_interrupted(lease, request, key, &response);
     else if (outcome == UNSENT && (over_tls || lease->api->cached))
         result = LEASE_LEFT; /* gsaas-cli knows more about certificates, and asks Keystone where the API is now */
     else if (outcome != COMPLETED)
@@ -315,8 +344,10 @@ int lease_allocate(struct lease *lease, const struct request *request)
     if (result == 0)
         result = redeem_grant(lease, &response);
     response_free(&response);
-    if (result != 0 && lease->id)
-        lease_release(lease);
+    lease->api->patience = 0;
+    lease->hurried = result == LEASE_INTERRUPTED;
+    if (result != 0 && lease->id && !lease_release(lease) && result == LEASE_INTERRUPTED)
+        return LEASE_MAY_STAY;
     return result;
 }
 
@@ -332,13 +363,15 @@ bool lease_keep_alive(struct lease *lease)
     return alive;
 }
 
-void lease_release(struct lease *lease)
+bool lease_release(struct lease *lease)
 {
     struct response response = {0};
-    bool released = request_lease(lease, "DELETE", "", CLEANUP_TIMEOUT, -1, &response) == COMPLETED
+    int seconds = lease->hurried ? AFTER_INTERRUPT : CLEANUP_TIMEOUT;
+    bool released = request_lease(lease, "DELETE", "", seconds, -1, &response) == COMPLETED
                     && (response.status < 300 || response.status == 404);
     if (!released)
         fprintf(stderr, "gsaas: lease %s could not be released; it ends by itself within %d s\n", lease->id,
                 KEEPALIVE);
     response_free(&response);
+    return released;
 }

@@ -115,11 +115,17 @@ static int run(struct api *api, const struct request *request, char **argv)
     struct signals before;
     struct lease lease = {.api = api, .interrupt = block_signals(&before)};
     int result = lease_allocate(&lease, request);
-    bool interrupted = result == 0 && signal_arrived(lease.interrupt);
-    if (interrupted)
-        lease_release(&lease);
-    if (interrupted || result == LEASE_INTERRUPTED) {
+    if (result == 0 && signal_arrived(lease.interrupt)) {
+        lease.hurried = true;
+        result = lease_release(&lease) ? LEASE_INTERRUPTED : LEASE_MAY_STAY;
+    }
+    if (result == LEASE_INTERRUPTED) {
         fprintf(stderr, "gsaas: interrupted before the command began; its cGPUs are released\n");
+        return STATUS_INTERRUPTED;
+    }
+    if (result == LEASE_MAY_STAY) {
+        fprintf(stderr, "gsaas: interrupted before the command began; if it has cGPUs, they are released within %d s\n",
+                KEEPALIVE);
         return STATUS_INTERRUPTED;
     }
     if (result == LEASE_LEFT) {

@@ -69,6 +69,9 @@ class Client:
         """Wait for at most *seconds* for an answer to further requests, as after an interrupt."""
         self._transport.timeout = seconds
 
+    def lend_terminal(self) -> None:
+        """Print nothing any more about requests that take long: the terminal is another program's."""
+
     def launch(self, lease: dict[str, Any], key: str | None = None) -> Any:
         """Request a *lease* as `POST /v1/leases` takes it, and return the answer.
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
+import pty
 import shutil
 import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import flask
@@ -20,7 +23,7 @@ from gsaas.db import models
 from tests.api.server import serving
 from tests.api.world import World, token
 from tests.support.launcher import Launcher
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
 
@@ -44,6 +47,14 @@ def api(world: World, launcher: Launcher) -> Iterator[World]:
     with serving(world.app) as url:
         launcher.use(url, token("member"))
         yield world
+
+
+@contextmanager
+def terminal() -> Iterator[tuple[int, Iterator[str]]]:
+    """A terminal to write to, and the lines that arrive there."""
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, newline="\n") as lines, os.fdopen(theirs, "w"):
+        yield theirs, iter(lines.readline, "")
 
 
 def statuses(world: World) -> list[str]:
@@ -290,6 +301,59 @@ def test_an_interrupted_wait_gives_up_the_place(api: World, launcher: Launcher):
 def test_a_wait_that_ends_is_busy(api: World, launcher: Launcher):
     api.launch("member", count=8)
     assert launcher.run("-ncgpus=8", "-wait=1", "--", "true").returncode == 3
+
+
+# An API that hangs
+
+
+@pytest.fixture
+def held(api: World) -> Iterator[threading.Event]:
+    """Until this is set, the API answers no launch, but those that were sent again."""
+    free, first = threading.Event(), threading.Lock()
+
+    def hold(_: flask.Flask) -> None:
+        if flask.request.method == "POST" and first.acquire(blocking=False):
+            assert free.wait(PATIENCE)
+
+    with flask.request_started.connected_to(hold, api.app):
+        yield free
+        free.set()
+
+
+WAITING = "waiting for the GSaaS API to answer POST /v1/leases (Ctrl-C ends the wait)"
+
+
+def test_on_a_terminal_a_launch_that_hangs_says_what_it_waits_for(
+    held: threading.Event, launcher: Launcher
+):
+    with terminal() as (stderr, lines):
+        process = launcher.start(*ONE, "sh", "-c", "exit 7", stderr=stderr)
+        assert WAITING in next(lines)
+        held.set()
+        assert process.wait(timeout=PATIENCE) == 7
+
+
+def test_an_interrupt_ends_a_launch_that_hangs_and_nothing_is_left(
+    api: World, held: threading.Event, launcher: Launcher
+):
+    with terminal() as (stderr, lines):
+        process = launcher.start(*ONE, "true", stderr=stderr)
+        assert WAITING in next(lines)
+        process.send_signal(signal.SIGINT)
+        assert "interrupted" in (said := next(lines))
+        assert "released" in said
+        assert process.wait(timeout=PATIENCE) == 130
+    assert statuses(api) == ["RELEASED"]
+
+
+def test_an_interrupt_of_an_api_that_hangs_for_good_says_what_may_be_left(launcher: Launcher):
+    with socket.create_server(("127.0.0.1", 0)) as silent, terminal() as (stderr, lines):
+        launcher.use(f"http://127.0.0.1:{silent.getsockname()[1]}", token("member"))
+        process = launcher.start(*ONE, "true", stderr=stderr)
+        assert WAITING in next(lines)
+        process.send_signal(signal.SIGINT)
+        assert "within 60 s" in next(lines)
+        assert process.wait(timeout=PATIENCE) == 130
 
 
 # In a reservation

@@ -115,13 +115,16 @@ def test_a_token_that_ends_while_the_command_runs_is_renewed(
 
 
 def test_a_token_that_cannot_be_renewed_leaves_the_lease_to_its_keepalive(
-    user: CloudUser, both: Programs
+    user: CloudUser, both: Programs, tmp_path: Path
 ):
     user.read("list")
-    process = both.launcher.start(*ONE, "sh", "-c", "echo begun; read line; exit 5")
+    gate = tmp_path / "gate"
+    script = f"echo begun; until [ -e {gate} ]; do sleep 0.02; done; exit 5"
+    process = both.launcher.start(*ONE, "sh", "-c", script)
     assert process.stdout.readline() == "begun\n"
     user.keystone.revoke("first")
     user.keystone.enrol("ada", "changed", ["first"])
+    gate.touch()
     _, err = process.communicate(timeout=60)
     assert process.returncode == 5
     assert "it ends by itself within 60 s" in err

@@ -57,7 +57,7 @@ class Launcher:
         self.credentials.touch(mode=0o600)
         self.credentials.write_text(json.dumps({"url": url, "token": token}))
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
         environment = {
             **os.environ,
             "GSAAS_CREDENTIALS": str(self.credentials),
@@ -68,7 +68,7 @@ class Launcher:
             [self.program, "run", *words],
             env=environment,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
             stdin=subprocess.DEVNULL,
             text=True,
         )

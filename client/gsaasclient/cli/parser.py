@@ -162,7 +162,7 @@ class Handler:
     function        the `module:function` of `gsaasclient.cli`
     offline         whether the function does not call the API: its client is then None
     failure_status  the exit status for failures of GSaaS
-    lends_terminal  whether the terminal becomes that of a program or of a picture, which lines of ours would spoil
+    lends_terminal  whether the terminal becomes that of a picture, which lines of ours would spoil
     """
 
     def __init__(

@@ -15,11 +15,24 @@ PATIENCE = 3.0
 
 
 class PatientClient(Client):
-    """A client that says once, after `PATIENCE`, that the API has not answered yet."""
+    """A client that says once, after `PATIENCE`, that the API has not answered yet. launcher/api.c says the same."""
+
+    _speaks = True
+
+    def hurry(self, seconds: float) -> None:
+        """Wait for at most *seconds*, without a word."""
+        self._speaks = False
+        super().hurry(seconds)
+
+    def lend_terminal(self) -> None:
+        """Print nothing any more."""
+        self._speaks = False
 
     def send(
         self, method: str, path: str, content: bytes | None, headers: dict[str, str]
     ) -> Response:
+        if not self._speaks:
+            return super().send(method, path, content, headers)
         # Imported here, because most commands are not on a terminal.
         from threading import Timer
 

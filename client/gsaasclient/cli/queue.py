@@ -32,7 +32,6 @@ OUTAGE_TIMEOUT = 45.0
 AFTER_INTERRUPT = 3.0
 """Seconds for which the API may take to answer after an interrupt: whoever interrupts does not want to wait."""
 
-_UNKNOWN = "interrupted during the request; gsaas list shows whether a lease was made"
 
 COLUMNS = (
     Column("position", "turn"),
@@ -124,6 +123,11 @@ def _give_up(client: Client, lease: Lease, key: str) -> None:
 
     Raises `KeyboardInterrupt` if that fails or is interrupted as well.
     """
+    unknown = "interrupted during the request; gsaas list shows whether a lease was made"
+    if seconds := lease.get("keepalive"):
+        unknown = (
+            f"interrupted during the request; if it has cGPUs, they are released within {seconds} s"
+        )
     client.hurry(AFTER_INTERRUPT)
     try:
         made = client.launch(lease, key)["lease"]
@@ -132,9 +136,9 @@ def _give_up(client: Client, lease: Lease, key: str) -> None:
     except ApiError as error:
         if error.status < 500:
             return  # the launch is refused, or the lease has ended
-        raise KeyboardInterrupt(_UNKNOWN) from None
+        raise KeyboardInterrupt(unknown) from None
     except (ClientError, KeyboardInterrupt):
-        raise KeyboardInterrupt(_UNKNOWN) from None
+        raise KeyboardInterrupt(unknown) from None
 
 
 def _add_options(

@@ -52,6 +52,7 @@ def run(client: Client, args: SimpleNamespace) -> int:
         request["name"] = args.name
     with as_keyboard_interrupt(signal.SIGTERM, signal.SIGHUP):
         lease, environment = _allocate(client, args, request)
+    client.lend_terminal()
     # Blocked before the command starts: a signal in between is forwarded once it runs, and none is lost.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*FORWARDED_SIGNALS, signal.SIGCHLD})
     try:

@@ -66,11 +66,22 @@ def test_an_answer_in_time_leaves_nothing_that_could_speak(
     assert not any(timer.is_alive() for timer in timers)
 
 
-@pytest.mark.parametrize(("command", "speaks"), [("list", True), ("run", False), ("top", False)])
-def test_nothing_is_said_on_a_terminal_that_a_program_or_a_picture_has(
+def test_nothing_is_said_once_a_command_has_the_terminal(
+    client: patience.PatientClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threading, "Timer", None)
+    answered = threading.Event()
+    answered.set()
+    monkeypatch.setattr(client, "_transport", Hanging(answered))
+    client.lend_terminal()
+    client.request("POST", "/v1/leases/1/keepalive")
+
+
+@pytest.mark.parametrize(("command", "speaks"), [("list", True), ("run", True), ("top", False)])
+def test_nothing_is_said_on_a_terminal_that_a_picture_has(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, speaks: bool
 ) -> None:
-    """There, Ctrl-C would end the program, and a line would stand in the picture."""
+    """A line would stand in the picture."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     path = tmp_path / "credentials.json"
     path.write_text('{"url": "http://nowhere", "token": "t"}')

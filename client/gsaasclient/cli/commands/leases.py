@@ -278,7 +278,7 @@ The exit status is the command's own, or 128 plus the number of the signal that 
     4  the request can never fit           127  the command does not exist
   130  interrupted before the command began""",
         ),
-        Handler("run:run", failure_status=RUN_FAILED, lends_terminal=True),
+        Handler("run:run", failure_status=RUN_FAILED),
         options=(*CGPUS, *CONSUMER, LEASE_NAME, *END, *QUEUE, RESERVATION),
         takes_command=True,
     ),
