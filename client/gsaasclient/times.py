@@ -65,3 +65,20 @@ def short(then: str | None, now: float) -> str | None:
         return None
     far = abs(datetime.fromisoformat(then).timestamp() - now) > HALF_A_YEAR
     return text[:10] if far else text[5:16]
+
+
+def describe_estimate(seconds: float | None) -> str:
+    """Return a time to wait as `about 12 min`; empty for None."""
+    text = rounded(seconds)
+    return f"about {text}" if text else ""
+
+
+def rounded(seconds: float | None) -> str:
+    """Return a time to wait, rounded, in seconds, minutes or hours; empty for None."""
+    if seconds is None:
+        return ""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 5400:
+        return f"{round(seconds / 60)} min"
+    return f"{round(seconds / 3600)} h"

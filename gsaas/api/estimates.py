@@ -36,19 +36,22 @@ class QueueEstimates:
         self._ends_read_at = -ENDS_MAX_AGE
         self._expected: Mapping[str, datetime.datetime] = {}
 
-    def seconds(self, position: int, lease_id: str) -> float | None:
-        """Return the seconds until a lease at *position* (from 1) gets GPUs; None if nothing says when."""
+    def seconds(self, position: int, lease_id: str | None = None) -> float | None:
+        """Return the seconds until a lease at *position* (from 1) gets GPUs; None if nothing says when.
+
+        Without *lease_id* it is about a request that is not in the queue: of it, only recent leases say something.
+        """
         with self._lock:
             now = time.monotonic()
             if now - self._read_at >= MAX_AGE:
                 with self._database.reading() as connection:
                     self._history = queue.durations(connection)
                 self._read_at = now
-            if now - self._ends_read_at >= ENDS_MAX_AGE:
+            if lease_id is not None and now - self._ends_read_at >= ENDS_MAX_AGE:
                 self._expected = self._claims.expected_in_queue(MOST)
                 self._ends_read_at = now
             by_history = estimate(position, *self._history)
-            at = self._expected.get(lease_id)
+            at = None if lease_id is None else self._expected.get(lease_id)
         if at is None:
             return by_history
         by_ends = max(0.0, (at - self._database.now()).total_seconds())

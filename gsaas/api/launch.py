@@ -60,8 +60,10 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
             answer = service.claims.check(gpu_request, policy, lease.priority)
         took = {timings.GPU_SELECTION: watch.elapsed()}
         if isinstance(answer, Refusal):
-            if wait_policy is None or answer.impossible:
+            if answer.impossible:
                 raise cgpus.capacity_error(answer)
+            if wait_policy is None:
+                raise queue.with_estimate(request, cgpus.capacity_error(answer))
         elif wait_policy is None:
             limits.check(request, quota, answer)
         with timeutils.StopWatch() as watch:
@@ -73,8 +75,10 @@ def launch(request: ApiRequest) -> tuple[Lease, list[str]]:
         lease = service.claims.claim(lease, gpu_request, policy, quota)
     except UNREACHABLE:
         raise  # a sub-class of those below, but waiting for GPUs would not help
-    except (exceptions.NoCapacity, exceptions.QuotaExceeded, exceptions.ClaimConflict):
+    except (exceptions.NoCapacity, exceptions.QuotaExceeded, exceptions.ClaimConflict) as error:
         if wait_policy is None:
+            if isinstance(error, exceptions.NoCapacity) and reservation_id is None:
+                queue.with_estimate(request, error)
             raise
         lease = service.claims.queue.join(lease, gpu_request, policy, quota, wait_policy)
     return lease, [*aliases, *notes]

@@ -60,6 +60,17 @@ def describe(
     }
 
 
+def with_estimate(request: ApiRequest, error: exceptions.GsaasError) -> exceptions.GsaasError:
+    """Return *error*, with how long the request would wait if it joined the queue now, where that is known."""
+    details = error.facts.get("details")
+    if details is not None:
+        with request.service.database.reading() as connection:
+            position = queue.length(connection) + 1
+        if (seconds := request.service.estimates.seconds(position)) is not None:
+            details["estimate_seconds"] = seconds
+    return error
+
+
 def wait_policy(request: ApiRequest, body: dict[str, Any]) -> WaitPolicy | None:
     """Return how the launch in *body*, which has passed its schema, is to wait for GPUs; None if it is not to wait.
 

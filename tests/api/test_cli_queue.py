@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import threading
 from pathlib import Path
 
 import pytest
+from oslo_utils import timeutils
 
 from gsaas.db import leases
 from gsaasclient import Credentials, UnreachableError
@@ -51,6 +53,18 @@ def when_a_client_waits(desk, act) -> threading.Thread:
     thread = threading.Thread(target=watch)
     thread.start()
     return thread
+
+
+def test_a_refusal_says_how_long_the_request_would_wait(desk):
+    first = desk.read("alloc", "-ncgpus=8", "-name=first")["lease"]["id"]
+    with desk.world.database.write() as session:
+        begun = timeutils.utcnow() - datetime.timedelta(hours=1)
+        leases.update(session.connection(), first, claimed_at=begun)
+    desk.type("release", "first")
+    desk.read("alloc", "-ncgpus=8")
+    for words in (("alloc",), ("-l",)):
+        status, _, err = desk.type(*words, "-ncgpus=1")
+        assert (status, "  or wait with -wait: about 60 min\n" in err) == (3, True)
 
 
 @pytest.mark.parametrize("command", [("-l",), ("alloc",), ("check",)], ids=" ".join)

@@ -113,7 +113,26 @@ def test_a_waiting_request_sees_its_position_and_an_estimate(world):
     assert lease["wait_until"] is not None
 
 
+def test_a_request_that_does_not_wait_is_told_how_long_it_would(world):
+    first = take(world, ALL)
+    with world.database.write() as session:
+        leases.update(session.connection(), first, claimed_at=ago(10))
+    give_back(world, first)
+    take(world, ALL)
+    queue_up(world, ALL)
+    for more in ({}, {"server": {}}):
+        facts = only_error(ask(world, **more))["gsaas"]
+        assert facts["estimate_seconds"] == pytest.approx(20, abs=0.5)
+    facts = only_error(ask(world, {"count": 9}))["gsaas"]
+    assert "estimate_seconds" not in facts
+
+
 def test_without_history_there_is_no_estimate(world):
+    take(world, ALL)
+    assert "estimate_seconds" not in only_error(ask(world))["gsaas"]
+
+
+def test_without_history_a_place_has_no_estimate(world):
     take(world, ALL)
 
     assert ask(world, wait=None).json["lease"]["queue"]["estimate_seconds"] is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gsaasclient.cli.cgpus import OPTIONS, to_options
 from gsaasclient.cli.tables import INDENT, facts, table
+from gsaasclient.times import describe_estimate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,16 +71,20 @@ def explain(
     error: ApiError,
     options: Mapping[str, str] = OPTIONS,
     server_options: Mapping[str, str] = SERVER_OPTIONS,
+    wait: str = FIELDS["wait"],
 ) -> list[str]:
     """Return lines to print under the message of *error*.
 
-    *options* are those of the command line for cGPUs, *server_options* those for a VM, by field of the API.
+    *options* are those of the command line for cGPUs, *server_options* those for a VM, by field of the API. *wait* is
+    the option with which a request waits.
     """
     known = error.facts
     lines = _choices(known.get("missing") or [], server_options)
     lines += capacity(
         known.get("filters") or [], known.get("nearest"), known.get("relaxed"), options
     )
+    if seconds := known.get("estimate_seconds"):
+        lines.append(f"{INDENT}or wait with {wait}: {describe_estimate(seconds)}")
     if error.status == 401:
         lines.append(f"{INDENT}the API does not accept the token of your credentials")
     if error.request_id:

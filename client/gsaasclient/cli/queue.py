@@ -14,7 +14,7 @@ from gsaasclient.cli.output import Progress, brief_table, print_list
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import FOREVER, UsageError
 from gsaasclient.idempotency import new_key
-from gsaasclient.times import age
+from gsaasclient.times import age, describe_estimate, rounded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ COLUMNS = (
         ),
     ),
     Column("queued_at", "age", text=lambda place: age(place["queued_at"], time.time())),
-    Column("estimate_seconds", "about", text=lambda place: _rounded(place["estimate_seconds"])),
+    Column("estimate_seconds", "about", text=lambda place: rounded(place["estimate_seconds"])),
 )
 
 
@@ -199,20 +199,3 @@ def describe_position(place: dict[str, Any] | None) -> str:
     estimate = describe_estimate(place["estimate_seconds"])
     position = f"{place['position']} of {place['length']}"
     return f"{position}, {estimate}" if estimate else position
-
-
-def describe_estimate(seconds: float | None) -> str:
-    """Return a time to wait as `about 12 min`; empty for None."""
-    rounded = _rounded(seconds)
-    return f"about {rounded}" if rounded else ""
-
-
-def _rounded(seconds: float | None) -> str:
-    """Return a time to wait, rounded, in seconds, minutes or hours; empty for None."""
-    if seconds is None:
-        return ""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    if seconds < 5400:
-        return f"{round(seconds / 60)} min"
-    return f"{round(seconds / 3600)} h"

@@ -132,7 +132,9 @@ class CreateOne(ShowOne):
 def message_of(error: Exception) -> str:
     """Return what is to be printed of an error: the API's sentence and what would help, or the SDK's message."""
     if isinstance(error, sdk_exceptions.HttpException) and (said := sdk.api_error(error)):
-        return "\n".join([sentence(said, FIELDS), *explain(said, OPTIONS, SERVER_OPTIONS)])
+        return "\n".join(
+            [sentence(said, FIELDS), *explain(said, OPTIONS, SERVER_OPTIONS, FIELDS["wait"])]
+        )
     return str(error)
 
 

@@ -10,9 +10,8 @@ from types import SimpleNamespace
 
 from gsaasclient import lease_fields
 from gsaasclient.cli import readings
-from gsaasclient.cli.queue import describe_estimate
 from gsaasclient.cli.tables import cell, table
-from gsaasclient.times import local
+from gsaasclient.times import local, rounded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,7 +165,7 @@ def _queue(places: list[dict[str, Any]]) -> str:
             place["cgpus"]["count"],
             _size(place["cgpus"]),
             place["position"],
-            describe_estimate(place["estimate_seconds"]),
+            rounded(place["estimate_seconds"]),
         )
         for place in places
     ]
