@@ -250,6 +250,7 @@ def test_a_name_goes_before_the_beginning_of_an_id(desk):
     assert desk.read("show", first["id"][:8])["id"] == second["id"]
 
 
+@pytest.mark.slow
 def test_a_released_lease_is_shown_by_its_name_unless_another_has_it(desk):
     ids = []
     for _ in range(2):
@@ -264,6 +265,7 @@ def test_a_released_lease_is_shown_by_its_name_unless_another_has_it(desk):
     assert desk.type("-t", "web")[0] == 1  # what is over cannot be ended
 
 
+@pytest.mark.slow
 def test_several_leases_are_ended_and_one_that_cannot_be_stops_none(desk):
     for name in "abc":
         desk.read("-l", "-ncgpus=1", f"-name={name}")
@@ -335,6 +337,7 @@ def test_the_list_fits_in_80_columns_and_has_the_age_of_leases(desk, name):
     assert desk.type("list", "-f", "value")[1].startswith(f"{lease['id']} {name} ACTIVE 1 2048 ")
 
 
+@pytest.mark.slow
 def test_the_list_is_read_page_by_page(desk):
     desk.world.conf.set_override("max_limit", 3, "api")
     names = [f"lease-{n}" for n in range(8)]
@@ -673,6 +676,7 @@ def test_a_lease_without_a_vm_is_shown_with_its_real_addresses(desk):
     assert "has no VM" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

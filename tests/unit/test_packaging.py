@@ -168,6 +168,7 @@ def test_every_dependency_is_imported(package: str) -> None:
     assert set(requirements(package)) - used == NEVER_IMPORTED[package]
 
 
+@pytest.mark.slow
 def test_private_modules_of_libraries_are_imported_where_they_may_be() -> None:
     private = {
         (file, name) for package in FOLDERS for file, name in imports(package) if "._" in name

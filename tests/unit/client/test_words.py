@@ -40,6 +40,7 @@ def openstack_words() -> set[str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0][0])
 def test_each_word_is_one_of_its_client(row: list[list[str]]) -> None:
     ours, openstack, api, heat, slurm, properties = row

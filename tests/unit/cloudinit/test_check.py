@@ -98,6 +98,7 @@ FATAL = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("data", "reason"), FATAL.values(), ids=FATAL.keys())
 def test_what_would_make_cloud_init_drop_everything_is_refused_and_named(
     cloud_init: CloudInit, data: bytes, reason: str

@@ -202,6 +202,7 @@ def test_the_counters_of_a_path_are_the_last_ones(database):
     assert whole_path(database).dropped_packets == 40
 
 
+@pytest.mark.slow
 def test_the_newest_readings_are_a_few_rows_of_each_lease(database):
     for step in range(30):
         add_cgpu(database, 60 * step)

@@ -49,6 +49,7 @@ def is_retried(function: ast.FunctionDef) -> bool:
     return "retried" in map(ast.unparse, function.decorator_list)
 
 
+@pytest.mark.slow
 def test_every_transaction_that_writes_is_tried_again():
     found = {
         (str(path.relative_to(SOURCE)), function.name): is_retried(function)

@@ -72,6 +72,7 @@ def test_a_lease_is_active_when_its_daemon_is_healthy_and_the_fence_admits_its_h
     assert {real.port for real in binding.mappings.values()} == {daemon.port}
 
 
+@pytest.mark.slow
 def test_one_daemon_serves_two_cgpus_and_starts_ends_and_fails_for_both(world):
     world.monitor.initial_state = DaemonState.STARTING
     lease_id = world.launch_with_one_daemon()
@@ -362,6 +363,7 @@ def test_a_release_gives_everything_back_whenever_the_engine_dies(make_world):
     assert kill_after_every_effect(make_world, releasing, check_left_nothing(Status.RELEASED)) > 15
 
 
+@pytest.mark.slow
 def test_the_address_that_redeemed_a_grant_is_admitted_until_the_lease_is_over(world):
     lease_id = active(world)
     with world.database.write() as session:

@@ -53,6 +53,7 @@ def let_the_notice_pass(world: World, lease_id: str) -> None:
         leases.update(connection, lease_id, reclaim_at=timeutils.utcnow())
 
 
+@pytest.mark.slow
 def test_an_idle_lease_is_warned_once_and_then_released(world):
     lease_id = idle(world, launched(world))
     look = configured(world, "release")
@@ -119,6 +120,7 @@ def test_nothing_happens_unless_the_operator_chooses_it(world, action, exempt):
     assert world.lease(lease_id).reclaim_at is None
 
 
+@pytest.mark.slow
 def test_a_lease_that_changed_after_it_was_read_is_left_as_it_is(world, monkeypatch):
     """Two engines look at once: the slower one has read what the faster one has changed since."""
     lease_id = idle(world, launched(world))
@@ -168,6 +170,7 @@ def test_a_server_that_cannot_be_shelved_keeps_its_gpus_and_is_tried_again(world
     assert len(world.cloud.shelved) == 1
 
 
+@pytest.mark.slow
 def test_a_lease_that_is_used_while_others_are_shelved_keeps_its_gpus(world, monkeypatch):
     found = [idle(world, launched(world)) for _ in range(2)]
     look = configured(world, "shelve")

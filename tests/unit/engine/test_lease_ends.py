@@ -52,6 +52,7 @@ def test_a_lease_with_a_vm_is_warned_and_then_ends_with_its_vm(world):
     assert details["release"] == REACHED
 
 
+@pytest.mark.slow
 def test_a_lease_that_ends_is_released_although_the_engine_dies_at_any_point(world):
     lease_id = ending(world, launched(world), -MINUTE)
     look(world)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
+
 from gsaas.context import RequestContext
 from gsaas.db import leases
 from gsaas.gpgpums.changes import WaitPolicy
@@ -98,6 +100,7 @@ def test_time_in_the_queue_does_not_count_as_time_to_boot(world):
     assert world.lease(waiting).status == Status.ACTIVE
 
 
+@pytest.mark.slow
 def test_after_a_kill_at_any_moment_of_a_release_another_process_serves_the_queue(
     make_world,
 ):

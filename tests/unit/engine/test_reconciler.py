@@ -34,6 +34,7 @@ def test_a_launch_ends_active_and_a_release_gives_everything_back(world):
     assert world.events(lease_id) == ["claim", "boot", "activate", "release", "finish"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [db_exception.DBDeadlock, OvertakenError])
 @pytest.mark.parametrize("has_server", [True, False])
 def test_no_step_fails_because_its_transaction_lost_a_race(

@@ -306,6 +306,7 @@ def test_a_request_is_refused_only_if_no_assignment_at_all_would_do(
     assert isinstance(answer, Placement) == reference.possible(request, gpus, compute_hosts)
 
 
+@pytest.mark.slow
 @ANY_POLICY
 @given(strategies.clouds(max_size=9), strategies.compute_hosts, strategies.requests())
 def test_what_is_granted_can_be_claimed_whole_and_is_what_was_asked_for(

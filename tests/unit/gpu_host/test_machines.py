@@ -97,6 +97,7 @@ def makes_sense(gpu: GpuInfo, reading: Reading) -> bool:
     )
 
 
+@pytest.mark.slow
 def test_every_gpu_is_seen_as_it_is_and_read(take_report, machine):
     snapshot = take_report().snapshot
     assert (snapshot.unavailable, snapshot.problems) == (None, [])

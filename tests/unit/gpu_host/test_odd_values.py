@@ -352,6 +352,7 @@ def test_a_gpu_whose_memory_may_not_be_read_has_not_that_of_the_host(driver):
     assert "unified_memory_mb" not in problem
 
 
+@pytest.mark.slow
 def test_instances_do_not_each_have_the_memory_of_the_host(driver):
     driver.instance(0, 0, memory="-")
     driver.instance(0, 1)
@@ -361,6 +362,7 @@ def test_instances_do_not_each_have_the_memory_of_the_host(driver):
     assert [gpu.memory_mb for gpu in snapshot.gpus] == [4864]
 
 
+@pytest.mark.slow
 def test_a_gpu_whose_uuid_changes_all_the_time_takes_no_port_from_others(driver):
     driver.have(2)
     made = Nvml(range(8308, 8316), fatal_xids=[], visible_devices=None)
@@ -419,6 +421,7 @@ def test_while_a_gpu_is_lost_nvml_is_restarted_less_and_less_often(driver, sourc
     assert len(starts) == before + 1
 
 
+@pytest.mark.slow
 def test_gpus_that_use_the_memory_of_their_host_have_what_the_operator_says(driver):
     """As GB10 does, whose driver answers that a size of its memory is not supported."""
     driver.gpu(0, memory="-", name="NVIDIA GB10", util=7)

@@ -158,6 +158,7 @@ def driver_file(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return tmp_path / "driver"
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_what_a_driver_says_of_one_gpu_concerns_no_other(driver_file, data):
@@ -214,6 +215,7 @@ SPOILT: dict[str, Callable[[st.DataObject, dict[str, Any]], None]] = {
 }
 
 
+@pytest.mark.slow
 @given(data=st.data(), what=st.sampled_from(sorted(SPOILT)))
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_what_a_host_reports_of_one_thing_concerns_no_other(data, what):
@@ -228,6 +230,7 @@ def test_what_a_host_reports_of_one_thing_concerns_no_other(data, what):
         shown(database)
 
 
+@pytest.mark.slow
 @given(report=JSON)
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_an_agent_sends_what_is_stored_can_be_read(report):

@@ -62,6 +62,7 @@ def test_a_table_without_a_comment_has_no_user_data() -> None:
     assert 6 not in wire.by_kind(message.body)
 
 
+@pytest.mark.slow
 def test_fwd_is_encoded_in_a_process_that_has_imported_pyroute2_before() -> None:
     """The correction comes too late only if a message with `fwd` was encoded before."""
     program = (

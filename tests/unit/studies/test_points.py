@@ -59,6 +59,7 @@ def test_comments_docstrings_and_layout_are_no_other_code():
     assert _statements("def f():\n    return 2\n") != _statements("def f():\n    return 1\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sources", [BATCH, HPC, NGS, OPENB])
 def test_the_code_that_decides_the_results_exists(sources: tuple[str, ...]):
     assert all((Path(__file__).parents[3] / source).exists() for source in sources)

@@ -160,6 +160,7 @@ def test_the_fence_is_told_that_each_of_its_ports_is_a_daemons_own(supervisor, r
     until(lambda: supervisor.listeners() == both, "its listeners", patience=20)
 
 
+@pytest.mark.slow
 def test_a_daemon_is_gone_when_nothing_listens_on_any_of_its_ports(supervisor, runner):
     runner.listening.set()
     supervisor.set_desired([TWO_PORTS])
@@ -253,6 +254,7 @@ def test_the_starts_of_a_daemon_that_was_not_healthy_after_them_are_counted(runn
     assert hasty.statuses()[0].failed_starts == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("printed", ["no licence found", ""])
 def test_a_failed_start_is_told_with_what_the_daemon_printed(supervisor, runner, printed):
     """The launch that gives it up for that says why, however long the journal takes."""
