@@ -168,7 +168,7 @@ class Database(Account):
     def make(self) -> None:
         from gsaas.db import migration, ready
 
-        if self.is_made and self.state() is State.MISSING:
+        if self.is_made and not self._is_there():
             super().make()
         with self._connected() as database:
             current = migration.version(database)
@@ -195,6 +195,13 @@ class Database(Account):
         except LeftToDo as error:
             todo = self.typed(f'mariadb -e "{sql}"')
             raise LeftToDo(f"{error}; type where root administers the database:", todo) from error
+
+    def _is_there(self) -> bool:
+        try:
+            with self._connected():
+                return True
+        except LeftToDo:
+            return False
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[database.Database]:
