@@ -15,13 +15,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from oslo_config import cfg
 from oslo_utils import timeutils
 
 from gsaas import conf
 from gsaas.cli import prove, setup
+from gsaas.cli import verify as verification
 from gsaas.objects import host_names
 
 DESCRIPTION = """\
@@ -257,6 +258,18 @@ def check_installation(settings: cfg.ConfigOpts, format: str) -> int:
     return EXIT_PROBLEM if findings.failed(found) else EXIT_OK
 
 
+def verify(settings: cfg.ConfigOpts, **options: Any) -> int:
+    """Compare database, cloud and agents, as `gsaas.cli.verify` describes. Returns the exit status."""
+    from gsaas.cloud import base
+
+    with _database(settings) as database:
+        try:
+            cloud = base.load(settings.engine.cloud, settings)
+            return verification.verify(settings, database, cloud, **options)
+        except ValueError as error:
+            return _fail(f"the configuration cannot be used: {error}", EXIT_UNKNOWN)
+
+
 def _print_finding(finding: Finding) -> None:
     """Print a finding without delay, because the next check may be slow."""
     print(f"{finding.level:<5} {finding.part:<14} {finding.said}")
@@ -287,6 +300,7 @@ def _parser() -> argparse.ArgumentParser:
         help="lines for people (default), or a JSON list of {part, level, said, todo}",
     )
     command.set_defaults(run=check_installation)
+    verification.add_parser(nouns, _number(0, verification.LONGEST_SETTLE), verify)
     db = nouns.add_parser("db", help="the database: db upgrade, version, check, recount, purge")
     verbs = db.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for run, text in ((upgrade, UPGRADE), (version, VERSION), (check, CHECK)):

@@ -95,6 +95,18 @@ class ServerChange:
     """Whether the server has properties that ask for cGPUs (`gsaas.objects.plain_server`)."""
 
 
+@dataclass(frozen=True)
+class ListedServer:
+    """A server of any project, as a list of all servers has it."""
+
+    id: str
+    project_id: str
+    host: str | None
+    """The compute host; None if it is on none."""
+    lease_ids: frozenset[str] = frozenset()
+    """The leases that its tags name. The server's owner can set any tag."""
+
+
 class Cloud(abc.ABC):
     """Boots and deletes VMs. Every call may be repeated, and none waits for a VM to boot.
 
@@ -190,6 +202,18 @@ class Cloud(abc.ABC):
         None if the cloud cannot list them all at once: the engine then calls `find` for every server.
         """
         return None
+
+    def list_servers(self) -> Iterable[ListedServer] | None:
+        """Return all servers of all projects that are not deleted; None if the cloud cannot list them all at once."""
+        return None
+
+    def set_tag(self, server_id: str, lease_id: str) -> None:
+        """Give a server the tag of a lease. Raises `ServerRefused`; only with `list_servers`."""
+        raise NotImplementedError(f"{type(self).__name__} tags no servers")
+
+    def remove_tag(self, server_id: str, lease_id: str) -> None:
+        """Take the tag of a lease from a server; do nothing without it. Raises `ServerRefused`."""
+        raise NotImplementedError(f"{type(self).__name__} tags no servers")
 
     def server_changes(self, since: datetime.datetime | None) -> Iterable[ServerChange] | None:
         """Return which servers changed after *since*, in UTC (None: since the earliest time that the cloud knows of).

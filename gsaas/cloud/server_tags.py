@@ -19,7 +19,9 @@ def tag(lease_id: str) -> str:
 
 def lease_of(tags: Iterable[str]) -> str | None:
     """Return the id of the lease that one of *tags* names; None if none of them is such a tag."""
-    for each in tags:
-        if each.startswith(_PREFIX):
-            return each.removeprefix(_PREFIX)
-    return None
+    return next(iter(leases_of(tags)), None)
+
+
+def leases_of(tags: Iterable[str]) -> list[str]:
+    """Return the ids of all leases that *tags* name."""
+    return [each.removeprefix(_PREFIX) for each in tags if each.startswith(_PREFIX)]

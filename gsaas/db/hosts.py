@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, exists, select, update
+from sqlalchemy import Connection, delete, exists, select, update
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from gsaas import exceptions
@@ -23,6 +23,7 @@ from gsaas.db import clock, leases, pool_versions, reservations
 from gsaas.db.models import ClaimRow, EndpointRow, GpuRow, HostRow, LeaseRow
 from gsaas.db.ordering import order_of, row_values
 from gsaas.db.upsert import upsert
+from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import TRANSITIONS, Event, Status
 
 GONE = "gone for good"
@@ -182,29 +183,33 @@ def _fail_leases(session: Session, name: str, servers_stay: bool) -> list[str]:
         if (Status(lease.status), Event.FAIL) not in TRANSITIONS:
             continue
         lost = sum(claim.gpu.host_name == name for claim in lease.claims)
-        message = (
-            f"it lost {lost} of its {lease.count} cGPUs for good, with the host of their GPUs; "
-        )
-        changes = {}
-        if lease.status == Status.ACTIVE and servers_stay and lease.server_id is not None:
-            message += (
-                f"server {lease.server_id} stays as it is, without cGPUs, and is yours to delete when "
-                "you have saved what you need; then launch again"
-            )
-            changes = {"server_id": None, "server_host": None}
-        else:
-            message += "launch again"
-        leases.transition(
-            session.connection(),
-            lease.id,
-            Event.FAIL,
-            message,
-            fault_step="keep-gpus",
-            fault_message=message,
-            **changes,
-        )
+        why = "with the host of their GPUs"
+        connection = session.connection()
+        present = leases.get(connection, lease.id)
+        fail_without_gpus(connection, present, lost, why, servers_stay=servers_stay)
         failed.append(lease.id)
     return failed
+
+
+def fail_without_gpus(
+    connection: Connection, lease: Lease, lost: int, why: str, *, servers_stay: bool
+) -> None:
+    """Fail a lease that lost some of its cGPUs for good; *why* ends a sentence for its owner.
+
+    With *servers_stay*, a server that was in use is left to its owner. Raises `IllegalTransition`.
+    """
+    message = f"it lost {lost} of its {lease.count} cGPUs for good, {why}; "
+    changes = {}
+    if lease.status == Status.ACTIVE and servers_stay and lease.server_id is not None:
+        message += (
+            f"server {lease.server_id} stays as it is, without cGPUs, and is yours to delete when "
+            "you have saved what you need; then launch again"
+        )
+        changes = {"server_id": None, "server_host": None}
+    else:
+        message += "launch again"
+    fault = {"fault_step": "keep-gpus", "fault_message": message}
+    leases.transition(connection, lease.id, Event.FAIL, message, **fault, **changes)
 
 
 def is_silent(

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Row, case, distinct, func, or_, select
 from sqlalchemy.orm import Session
 
-from gsaas.db import clock, hosts
+from gsaas.db import clock, hosts, settings
 from gsaas.db.leases import LIVE
 from gsaas.db.models import (
     ClaimRow,
@@ -102,6 +102,18 @@ class GpuGauge:
 
 
 @dataclass(frozen=True)
+class Verified:
+    """What `gsaas-manage verify --record` found last."""
+
+    at: float = 0.0
+    """When, in seconds since 1970; 0: never."""
+    differences: Mapping[str, int] = field(default_factory=dict)
+    """Kind of difference -> how many were left; kinds without any are left out."""
+    not_asked: int = 0
+    """How many did not answer."""
+
+
+@dataclass(frozen=True)
 class CloudState:
     """The cloud at one moment."""
 
@@ -120,6 +132,7 @@ class CloudState:
     endpoints: AgentTotals
     bindings: BindingTotals
     daemons: DaemonTotals
+    verified: Verified
 
 
 def state(session: Session, timeout: float) -> CloudState:
@@ -155,6 +168,7 @@ def state(session: Session, timeout: float) -> CloudState:
         endpoints=_agents(((at, timeout) for at in in_service), now),
         bindings=_bindings(endpoints),
         daemons=_daemons(host for host in monitored if not host.disabled),
+        verified=_verified(session),
     )
 
 
@@ -176,6 +190,13 @@ def each_gpu(session: Session) -> list[GpuGauge]:
         .order_by(GpuRow.host_name, GpuRow.device_index)
     )
     return [GpuGauge(*row) for row in session.execute(query)]
+
+
+def _verified(session: Session) -> Verified:
+    found = settings.get(session, settings.VERIFIED)
+    if found is None:
+        return Verified()
+    return Verified(found["at"], found["differences"], found["not_asked"])
 
 
 def _leases(session: Session) -> dict[str, int]:

@@ -17,6 +17,10 @@ MONITOR_INTERVAL = "monitor_interval"
 DEFAULT_POLICY = "default_policy"
 """The scheduling policy for requests that name none."""
 
+VERIFIED = "verified"
+"""What `gsaas-manage verify --record` found: {"at": Unix time, "differences": {kind: number}, "not_asked": number}.
+No setting, but what it needs is a row."""
+
 
 def get(session: Session, name: str) -> Any:
     """Return what *name* was set to; None if it is not set."""

@@ -123,6 +123,12 @@ class Monitor:
             raise RuntimeError(f"the middleware of {self.host} has no daemons")
         return self._daemons.apply(wanted)
 
+    def audit(self, context: RequestContext) -> dict[str, Any]:
+        """RPC method: return the report on daemons and fence, as `DaemonService.audit` does."""
+        if self._daemons is None:
+            raise RuntimeError(f"the middleware of {self.host} has no daemons")
+        return self._daemons.audit()
+
     def _set_interval(self, seconds: float | None) -> None:
         """Report at the interval that the engine has set; None: at the configured one."""
         interval = (

@@ -15,6 +15,7 @@ from gsaas.db.metrics import (
     DaemonTotals,
     GpuGauge,
     GpuTotals,
+    Verified,
 )
 from gsaas.objects.device_kinds import kind_of
 
@@ -50,6 +51,7 @@ def gauges(state: CloudState) -> Iterator[Metric]:
     yield from _agents("gsaas_endpoints", "RODVR endpoints in service", "endpoint", state.endpoints)
     yield from _bindings(state.bindings)
     yield from _daemons(state.daemons)
+    yield from _verified(state.verified)
 
 
 def each_gpu(gpus: Sequence[GpuGauge]) -> Iterator[Metric]:
@@ -191,6 +193,25 @@ def _daemons(daemons: DaemonTotals) -> Iterator[Metric]:
         "gsaas_gpu_hosts_with_problems",
         "GPU hosts that report a problem for an operator to repair.",
         daemons.with_problems,
+    )
+
+
+def _verified(verified: Verified) -> Iterator[Metric]:
+    yield _by_label(
+        "gsaas_differences",
+        "Differences that gsaas-manage verify --record left at its last run, by kind.",
+        "kind",
+        verified.differences,
+    )
+    yield GaugeMetricFamily(
+        "gsaas_differences_not_asked",
+        "Agents, or clouds, that did not answer gsaas-manage verify --record at its last run.",
+        verified.not_asked,
+    )
+    yield GaugeMetricFamily(
+        "gsaas_differences_recorded_seconds",
+        "When gsaas-manage verify --record ran last, in seconds since 1970; 0 if it never did.",
+        verified.at,
     )
 
 

@@ -30,11 +30,13 @@ from dataclasses import replace
 
 from gsaas.objects.address import Address
 from gsaas.objects.binding import Binding, LocalBinding
+from gsaas.objects.endpoint_audit import EndpointAudit
 from gsaas.objects.endpoint_report import ConntrackLevel, EndpointReport, Traffic
 from gsaas.objects.gpu_network import GpuNetwork
 from gsaas.objects.refusals import Refusals
 from gsaas.rodvr import plan
 from gsaas.rodvr.config import DatapathConfig, Periods
+from gsaas.rodvr.differences import TABLES, differences
 from gsaas.rodvr.identities import NoIdentityLeft
 from gsaas.rodvr.installations import Installations
 from gsaas.rodvr.kernel import Datapath, DatapathSnapshot, Events, Kernel
@@ -201,6 +203,22 @@ class Endpoint:
         with self._lock:
             report = self._report([*self._ports, *self._local], count=True)
             return replace(report, traffic=self._traffic()) if traffic else report
+
+    def audit(self, *, repair: bool = False) -> EndpointAudit:
+        """Return the desired bindings, and how the kernel differs from them; with *repair*, make it equal afterwards.
+
+        Raises `OSError` if the kernel cannot be read.
+        """
+        with self._lock:
+            if not self._kernel.synced:
+                self._reconcile()
+            found = self._kernel.datapath.read()
+            wanted, change = self._compare(found)
+            told = differences(change, found.state, wanted.attachments)
+            told += () if found.intact else (TABLES,)
+            if repair and told:
+                self._reconcile(connections=True)
+            return EndpointAudit((*self._ports.all(), *self._local.all()), told)
 
     def _remove_port(self, port_id: str) -> None:
         if self._ports.discard(port_id):
@@ -529,14 +547,16 @@ class Endpoint:
 
     def _verify(self, found: DatapathSnapshot) -> None:
         """Reconcile, unless *found*, which was just read, is what it should be."""
-        datapath = self._kernel.datapath
-        self._learn_addresses()
-        wanted = self._plan_all()
-        differs = (
-            plan.reconcile(found.state, wanted.attachments, keep=wanted.keep).operations
-            or self._local.plan_all(found.state).operations
-        )
-        if not differs and found.intact and datapath.prepare():
+        _, change = self._compare(found)
+        if not change.operations and found.intact and self._kernel.datapath.prepare():
             self._find_obstacles()
         else:
             self._reconcile()
+
+    def _compare(self, found: DatapathSnapshot) -> tuple[Wanted, plan.Plan]:
+        """Return what the chains of taps have to be, and the plan that makes what was *found* equal to all bindings."""
+        self._learn_addresses()
+        wanted = self._plan_all()
+        change = plan.reconcile(found.state, wanted.attachments, keep=wanted.keep)
+        change.extend(self._local.plan_all(found.state))
+        return wanted, change

@@ -36,6 +36,10 @@ class LocalBindings:
     def __bool__(self) -> bool:
         return bool(self._desired)
 
+    def all(self) -> list[LocalBinding]:
+        """Return the desired local bindings."""
+        return list(self._desired.values())
+
     def validate(self, binding: LocalBinding) -> None:
         """Raise `ValueError` if *binding* has a masked address outside the local prefix."""
         outside = [

@@ -60,6 +60,10 @@ class PortBindings:
     def __iter__(self) -> Iterator[str]:
         return iter(self._desired)
 
+    def all(self) -> list[Binding]:
+        """Return the desired bindings."""
+        return list(self._desired.values())
+
     def replace(self, bindings: Iterable[Binding]) -> None:
         """Make *bindings* the desired bindings, and no others."""
         self._desired = {binding.port_id: binding for binding in bindings}

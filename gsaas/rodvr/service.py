@@ -110,6 +110,14 @@ class EndpointService:
         self._report_due.set()
         return report.to_dict()
 
+    def audit(self, context: RequestContext, repair: bool) -> dict[str, Any]:
+        """Return the bindings and how the kernel differs from them: `EndpointAudit.to_dict()`.
+
+        With *repair*, the kernel is made equal to them afterwards. Raises what `Endpoint.audit` raises.
+        """
+        with self._call_lock:
+            return self._endpoint.audit(repair=repair).to_dict()
+
     def _begin(self, port_id: str, serial: int) -> None:
         self._serials.check(port_id, serial)
         self._serials.record(port_id, serial)

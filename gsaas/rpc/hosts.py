@@ -52,12 +52,16 @@ class AgentClient:
         """Send the agent of *host* a message that is not answered. Raises `rpc.BusError`."""
         self._client(host).cast(RequestContext(overwrite=False), method, **arguments)
 
-    def call(self, host: str, method: str, **arguments: Any) -> Any:
-        """Call a method of the agent of *host*, and return its answer; raises `AgentCallFailed`."""
+    def call(self, host: str, method: str, *, version: str | None = None, **arguments: Any) -> Any:
+        """Call a method of the agent of *host*, and return its answer; raises `AgentCallFailed`.
+
+        *version* is that of the method, if it is newer than those that every agent serves.
+        """
         self._check_circuit(host)
         context = RequestContext(overwrite=False)
         try:
-            answer = self._client(host).call(context, method, timeout=self._timeout, **arguments)
+            client = self._client(host, version)
+            answer = client.call(context, method, timeout=self._timeout, **arguments)
         except rpc.Timeout as error:
             self._open_circuit(host)
             raise AgentCallFailed(f"{self._agent} of {host} does not answer") from error
@@ -71,8 +75,9 @@ class AgentClient:
         self._close_circuit(host)
         return answer
 
-    def _client(self, host: str) -> rpc.RpcClient:
-        return rpc.RpcClient(self._bus, rpc.agent_name(self._kind, host), self._version)
+    def _client(self, host: str, version: str | None = None) -> rpc.RpcClient:
+        topic = rpc.agent_name(self._kind, host)
+        return rpc.RpcClient(self._bus, topic, version or self._version)
 
     def _check_circuit(self, host: str) -> None:
         with self._lock:

@@ -22,9 +22,11 @@ class MonitorClient:
     """Calls to monitors, by version:
 
     1.0  report_every, apply
+    1.1  audit; the others are still sent as those of 1.0, which monitors of the release before serve
     """
 
-    VERSION = "1.0"
+    VERSION = "1.1"
+    _ORDERS = "1.0"
 
     def __init__(
         self,
@@ -33,7 +35,7 @@ class MonitorClient:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._bus = bus
-        self._agents = AgentClient(bus, rpc.MONITOR, self.VERSION, "the monitor", timeout, clock)
+        self._agents = AgentClient(bus, rpc.MONITOR, self._ORDERS, "the monitor", timeout, clock)
 
     def report_every(self, hosts: Iterable[str], seconds: float | None) -> None:
         """Send the monitors of *hosts* the interval of their reports; None: the configured one of each.
@@ -55,4 +57,12 @@ class MonitorClient:
         Raises `gsaas.rpc.hosts.AgentCallFailed`.
         """
         report: dict[str, Any] = self._agents.call(host, "apply", wanted=desired.to_dict())
+        return report
+
+    def audit(self, host: str) -> dict[str, Any]:
+        """Return the report of *host* on its daemons and its fence as they are now, as `apply` does; change nothing.
+
+        Raises `gsaas.rpc.hosts.AgentCallFailed`, also for a monitor of an earlier release.
+        """
+        report: dict[str, Any] = self._agents.call(host, "audit", version=self.VERSION)
         return report

@@ -53,22 +53,26 @@ def _of_controller(answers: Controller, samples: Mapping[str, str], prefix: str)
         "http-socket = 127.0.0.1:9870", f"http-socket = {answers.listen}"
     )
     server = File(f"{ETC}/gsaas-api-uwsgi.ini", wsgi)
-    api, engine, purge, timer = (
+    api, engine, purge, purges, verify, verifies = (
         File(f"{UNITS}/gsaas-{name}", samples[f"systemd/gsaas-{name}"])
-        for name in ("api.service", "engine.service", "purge.service", "purge.timer")
+        for name in (
+            *("api.service", "engine.service", "purge.service", "purge.timer"),
+            *("verify.service", "verify.timer"),
+        )
     )
     programs = ("gsaas", "gsaas-manage")
     return [
         settings,
         Folder(f"{settings.path}.d", "gsaas"),
-        *(server, api, engine, purge, timer),
+        *(server, api, engine, purge, purges, verify, verifies),
         *(Link(f"/usr/local/bin/{name}", f"{prefix}/bin/{name}") for name in programs),
         BusAccount(text, answers),
         Database(text, answers),
         KeystoneEntries(text, answers),
         Unit("gsaas-api", (settings, server, api)),
         Unit("gsaas-engine", (settings, engine)),
-        Unit("gsaas-purge.timer", (timer,)),
+        Unit("gsaas-purge.timer", (purges,)),
+        Unit("gsaas-verify.timer", (verifies,)),
     ]
 
 

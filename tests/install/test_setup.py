@@ -177,7 +177,7 @@ def test_once_the_administrator_has_done_the_rest_it_is_done_and_then_nothing_ch
     done = outcomes(controller.manage("setup", "controller", "-f", "json"))
     assert {step for step, outcome in done.items() if outcome != "unchanged"} == {
         f"{unit}, enabled and started"
-        for unit in ("gsaas-api", "gsaas-engine", "gsaas-purge.timer")
+        for unit in ("gsaas-api", "gsaas-engine", "gsaas-purge.timer", "gsaas-verify.timer")
     }
     before = everything(controller)
     again = controller.manage("setup", "controller", "-f", "json")

@@ -23,7 +23,7 @@ from oslo_utils import timeutils
 
 from gsaas import exceptions
 from gsaas.cloud import server_tags
-from gsaas.cloud.base import Cloud, Owner, Server, ServerChange, ServerStatus
+from gsaas.cloud.base import Cloud, ListedServer, Owner, Server, ServerChange, ServerStatus
 from gsaas.cloud.nova import checks, defaults, hosts, offers, requests, servers
 from gsaas.cloud.nova.clients import (
     ClientFactory,
@@ -175,6 +175,31 @@ class NovaCloud(Cloud):
     def server_hosts(self) -> dict[str, str]:
         found = map(servers.placement, self._list({"all_tenants": True}))
         return {server_id: host for server_id, host in found if host is not None}
+
+    def list_servers(self) -> list[ListedServer]:
+        found = self._list({"all_tenants": True})
+        if any(server["status"] == servers.UNKNOWN for server in found):
+            raise exceptions.CloudUnavailable(reason="Nova cannot reach a cell that has servers")
+        return [servers.listed(one) for one in found if one["status"] not in servers.GONE]
+
+    def set_tag(self, server_id: str, lease_id: str) -> None:
+        try:
+            with translated_errors("Nova"):
+                self._client_factory.for_service().nova.servers.add_tag(
+                    server_id, server_tags.tag(lease_id)
+                )
+        except RequestRejected as rejected:
+            raise exceptions.ServerRefused(reason=str(rejected)) from rejected
+
+    def remove_tag(self, server_id: str, lease_id: str) -> None:
+        try:
+            with translated_errors("Nova"):
+                self._client_factory.for_service().nova.servers.delete_tag(
+                    server_id, server_tags.tag(lease_id)
+                )
+        except RequestRejected as rejected:
+            if rejected.status != 404:
+                raise exceptions.ServerRefused(reason=str(rejected)) from rejected
 
     def server_changes(self, since: datetime.datetime | None) -> list[ServerChange]:
         query: dict[str, Any] = {"all_tenants": True}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gsaas.cloud import server_tags
-from gsaas.cloud.base import Port, Server, ServerChange, ServerStatus
+from gsaas.cloud.base import ListedServer, Port, Server, ServerChange, ServerStatus
 from gsaas.objects import plain_server
 from gsaas.objects.plain_server import PlainServer
 
@@ -69,6 +69,13 @@ def change(server: Document) -> ServerChange:
     """Return a server of a list of those that have changed."""
     asks = plain_server.asks(_extra_specs(server), server.get("metadata", {}))
     return ServerChange(server["id"], server_tags.lease_of(server.get("tags", ())), asks)
+
+
+def listed(server: Document) -> ListedServer:
+    """Return a server of a list of all servers."""
+    tags = server_tags.leases_of(server.get("tags", ()))
+    host = server.get("OS-EXT-SRV-ATTR:host") or None
+    return ListedServer(server["id"], server["tenant_id"], host, frozenset(tags))
 
 
 def placement(server: Document) -> tuple[str, str | None]:

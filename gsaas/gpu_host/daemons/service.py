@@ -159,9 +159,14 @@ class DaemonService:
             if received.serial > self._desired.serial:
                 self._desired = received
                 self._reconcile()
+            return self.audit()
+
+    def audit(self) -> dict[str, Any]:
+        """Return the report on daemons and fence as they are now; raises `OSError` if the fence cannot be read."""
+        with self._lock:
             report = self._report().to_dict()
-        if "read" in self._problems:
-            raise OSError(self._problems["read"])
+            if "read" in self._problems:
+                raise OSError(self._problems["read"])
         return report
 
     def update_gpus(self, snapshot: GpuSnapshot) -> GpuSnapshot:

@@ -15,6 +15,7 @@ from gsaas.db.metrics import (
     DaemonTotals,
     GpuGauge,
     GpuTotals,
+    Verified,
 )
 from gsaas.objects.daemon import DaemonState
 from tests.support import rows
@@ -43,6 +44,7 @@ def test_an_empty_cloud_has_nothing_of_anything(database):
         endpoints=AgentTotals(0, 0, 0.0),
         bindings=BindingTotals(dropped={"unmapped": 0, "refused": 0}),
         daemons=DaemonTotals(dict.fromkeys(map(str, DaemonState), 0)),
+        verified=Verified(),
     )
 
 

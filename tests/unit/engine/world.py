@@ -20,7 +20,7 @@ from typing import Any
 
 import gsaas.conf
 from gsaas import exceptions
-from gsaas.cloud.base import Cloud, Port, Server, ServerStatus
+from gsaas.cloud.base import Cloud, ListedServer, Port, Server, ServerStatus
 from gsaas.db import endpoints, gpus, leases, migration, models
 from gsaas.db.database import Database
 from gsaas.engine.agents import Agents
@@ -36,6 +36,7 @@ from gsaas.objects.daemon import (
     DesiredState,
     FenceReport,
 )
+from gsaas.objects.endpoint_audit import EndpointAudit, KernelDifference
 from gsaas.objects.gpu_report import GpuInfo
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Event, Status
@@ -107,6 +108,10 @@ class MemoryCloud(Cloud):
         """The servers that were shelved."""
         self.shelving_refusal: Exception | None = None
         self.initial_status: ServerStatus = ServerStatus.ACTIVE
+        self.untagged: set[str] = set()
+        """The servers that have lost the tag of their lease."""
+        self.tagged: dict[str, ListedServer] = {}
+        """Servers that GSaaS did not make, and that have tags of its own, by id."""
 
     def check(self, context, request):
         return []
@@ -151,6 +156,24 @@ class MemoryCloud(Cloud):
             extra_specs=SHARE,
         )
 
+    def list_servers(self):
+        self._reach()
+        for lease_id, server in self.servers.items():
+            tags = frozenset() if server.id in self.untagged else frozenset({lease_id})
+            yield ListedServer(server.id, "p", server.host, tags)
+        for server in self.plain.values():
+            yield ListedServer(server.id, "p", server.host)
+        yield from self.tagged.values()
+
+    def set_tag(self, server_id, lease_id):
+        self._reach()
+        self.untagged.discard(server_id)
+
+    def remove_tag(self, server_id, lease_id):
+        self._reach()
+        server = self.tagged[server_id]
+        self.tagged[server_id] = replace(server, lease_ids=server.lease_ids - {lease_id})
+
     def finish_boot(self, lease_id: str) -> None:
         """Let a server that boots become active."""
         self.servers[lease_id] = replace(self.servers[lease_id], status=ServerStatus.ACTIVE)
@@ -193,6 +216,8 @@ class MemoryEndpoint:
         self.before_apply: Callable[[], None] = lambda: None
         """Called when an engine has decided on a binding, and before that arrives."""
         self._serials: defaultdict[str, OrderSerials] = defaultdict(OrderSerials)
+        self.kernel: dict[str, list[KernelDifference]] = {}
+        """Host -> how its kernel differs from its bindings."""
 
     def apply(self, host: str, binding: Binding, serial: int) -> dict[str, Any]:
         self.before_apply()
@@ -212,6 +237,14 @@ class MemoryEndpoint:
         self.bindings_by_host.get(host, {}).pop(port_id, None)
         self.fuse.effect()
         return {"bindings": {}}
+
+    def audit(self, host: str, *, repair: bool = False) -> EndpointAudit:
+        self._reach(host)
+        bindings = self.bindings_by_host.get(host, {}).values()
+        audit = EndpointAudit(tuple(bindings), tuple(self.kernel.get(host, ())))
+        if repair:
+            self.kernel.pop(host, None)
+        return EndpointAudit.from_dict(json.loads(json.dumps(audit.to_dict())))
 
     @property
     def bindings(self) -> list[Binding]:
@@ -270,8 +303,15 @@ class MemoryMonitor:
                 del running[key]
             else:
                 running[key] = DaemonStatus(running[key].daemon, DaemonState.DRAINING)
-        for key in desired.keys() - running.keys():
-            running[key] = DaemonStatus(desired[key], self.initial_state)
+        for key, daemon in desired.items():
+            if key not in running or running[key].daemon != daemon:
+                running[key] = DaemonStatus(daemon, self.initial_state)
+
+    def audit(self, host: str) -> dict[str, Any]:
+        self.fuse.effect()
+        if not self.answers:
+            raise AgentCallFailed(f"the monitor of {host} does not answer")
+        return self.report(host)
 
     def end_draining(self) -> None:
         """Let every daemon end that is draining."""

@@ -54,6 +54,7 @@ UNHEALTHY = {
     "GsaasComputeHostDown": {"gsaas_endpoints_silent": "0x80 1x100"},
     "GsaasGpuHostProblem": {"gsaas_gpu_hosts_with_problems": "0x80 1x100"},
     "GsaasGpuDisputed": {"gsaas_gpus_disputed": "0x80 1x100"},
+    "GsaasDifferences": {'gsaas_differences{kind="gpu-count"}': "0x80 1x100"},
     "GsaasEndpointProblem": {"gsaas_endpoints_with_problems": "0x80 1x100"},
     "GsaasConntrackTableFull": {"gsaas_endpoint_conntrack_max_ratio": "0.3x80 0.9x100"},
     "GsaasLeasesDegraded": {"gsaas_leases_degraded": "0x80 1x100"},

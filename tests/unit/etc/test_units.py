@@ -15,8 +15,9 @@ from gsaas.gpu_host.daemons.unit import PREFIX
 
 ETC = Path(__file__).parents[3] / "etc/gsaas"
 INSTALLED = "/opt/gsaas/bin"
-PURGE = ETC / "systemd/gsaas-purge.service"
-UNITS = sorted(set((ETC / "systemd").glob("*.service")) - {PURGE})
+TIMED = [ETC / f"systemd/gsaas-{name}.service" for name in ("purge", "verify")]
+"""The units of commands that timers run."""
+UNITS = sorted(set((ETC / "systemd").glob("*.service")) - set(TIMED))
 """The units of processes that run all the time."""
 NAMES = [unit.stem for unit in UNITS]
 
@@ -35,8 +36,8 @@ def test_each_process_of_a_deployment_has_a_unit():
 
 @pytest.mark.parametrize(
     "unit",
-    [*UNITS, PURGE, PURGE.with_suffix(".timer")],
-    ids=[*NAMES, "gsaas-purge", "gsaas-purge.timer"],
+    [*UNITS, *TIMED, *(unit.with_suffix(".timer") for unit in TIMED)],
+    ids=lambda unit: unit.name,
 )
 def test_systemd_accepts_each_unit(unit: Path, tmp_path: Path):
     """systemd checks that the programs exist: a copy of the unit names links in a temporary folder."""
@@ -69,7 +70,7 @@ def test_nothing_of_the_monitor_outlives_it():
 
 def test_polkits_rule_is_about_the_units_and_the_user_of_the_monitor():
     rule = (ETC / "polkit/gsaas-monitor.rules").read_text()
-    users = {unit.stem: read(unit)["User"] for unit in [*UNITS, PURGE]}
+    users = {unit.stem: read(unit)["User"] for unit in [*UNITS, *TIMED]}
     monitor = users.pop("gsaas-monitor")
     assert set(users.values()) == {"gsaas"}, "no other process has the monitor's user"
     assert monitor == "gsaas-monitor"
@@ -80,12 +81,12 @@ def test_polkits_rule_is_about_the_units_and_the_user_of_the_monitor():
 def test_no_other_process_may_read_the_monitors_key():
     """It is the key that commands for the monitor are signed with, too."""
     file = "/etc/gsaas/gsaas-monitor.conf"
-    for unit in [*UNITS, PURGE]:
+    for unit in [*UNITS, *TIMED]:
         kept_out = file in read(unit).get("InaccessiblePaths", "").replace("-/", "/").split()
         assert kept_out == (unit.stem != "gsaas-monitor"), unit.stem
 
 
-@pytest.mark.parametrize("unit", [*UNITS, PURGE], ids=[*NAMES, "gsaas-purge"])
+@pytest.mark.parametrize("unit", [*UNITS, *TIMED], ids=lambda unit: unit.stem)
 def test_only_agents_have_capabilities_and_only_those_they_need(unit: Path):
     service = read(unit)
     expected = CAPABILITIES.get(unit.stem, "")
@@ -94,7 +95,7 @@ def test_only_agents_have_capabilities_and_only_those_they_need(unit: Path):
     assert service["NoNewPrivileges"] == "yes"
 
 
-@pytest.mark.parametrize("name", ["gsaas-api", "gsaas-engine", "gsaas-rodvr"])
+@pytest.mark.parametrize("name", ["gsaas-api", "gsaas-engine", "gsaas-rodvr", "gsaas-verify"])
 def test_processes_that_use_openstack_or_the_kernel_may_use_netlink(name: str):
     """openstacksdk lists this machine's interfaces when it connects, and fails where it may not."""
     unit = read(ETC / "systemd" / f"{name}.service")

@@ -44,7 +44,7 @@ OFFERS = {
     "gsaas exec training -- cat user-": {"user-data", "user-data.yaml"},
     "gsaas list extra": set(),
     "gsaas show user-": set(),
-    "gsaas-manage ": {"bus", "check", "db", "grant-key", "limits", "prove", "setup"},
+    "gsaas-manage ": {"bus", "check", "db", "grant-key", "limits", "prove", "verify", "setup"},
     "gsaas-manage --config-file user-data db ": {"upgrade", "version", "check", "recount", "purge"},
     "gsaas-manage check --format=": {"table", "json"},
     "gsaas-status upgrade check --j": {"--json"},
