@@ -41,14 +41,14 @@ FILTER_PHRASES = {
     WithheldReason.HOST_DISABLED: ("is on a disabled host", "are on disabled hosts"),
     WithheldReason.DISABLED: ("is disabled", "are disabled"),
     WithheldReason.WITHDRAWN: ("has failed", "have failed"),
-    WithheldReason.BARRED: ("is barred by the queue", "are barred by the queue"),
+    WithheldReason.BARRED: ("is kept for a request that waits", "are kept for requests that wait"),
     LOWER_CAPABILITY: (
         "has no compute capability of {compute_capability}",
         "have no compute capability of {compute_capability}",
     ),
     MIG_INSTANCE: (
-        "is a MIG instance, of which one daemon can use one only",
-        "are MIG instances, of which one daemon can use one only",
+        "is a MIG instance, of which a lease gets one only here",
+        "are MIG instances, of which a lease gets one only here",
     ),
     OTHER_MODEL: ("is no {gpu_model}", "are no {gpu_model}"),
     OTHER_HOST: ("is not on {host}", "are not on {host}"),

@@ -16,6 +16,8 @@ usage: gsaas -l -ncgpus=N [option ...]      launch a VM with cGPUs
 
 A cGPU is a GPU, or a share of one, on any host of the cloud. Programs use it like a local GPU.
 
+  gsaas models
+      which GPUs there are, and how much of them is free
   gsaas -l -ncgpus=2
       a VM with two whole GPUs, which no other lease uses
   gsaas -l -ncgpus=2 -poolmem=2048 -mode=shared

@@ -9,7 +9,7 @@ import shlex
 
 import pytest
 
-from gsaasclient.cli import help
+from gsaasclient.cli import help, history, leases, reservations
 from gsaasclient.cli.cgpus import from_options
 from gsaasclient.cli.commands import COMMANDS
 from gsaasclient.cli.parser import HelpRequested, parse
@@ -28,6 +28,19 @@ def test_every_line_shown_in_the_help_can_be_typed():
         command, values = parse(line.split(), COMMANDS)
         if command.name == "launch":
             from_options(values)
+
+
+@pytest.mark.parametrize(
+    ("command", "columns", "table"),
+    [
+        ("list", leases.COLUMNS, leases.LISTED),
+        ("history", history.COLUMNS, history.TABLE),
+        ("reservations", reservations.COLUMNS, (*reservations.TABLE, "reservation")),
+    ],
+)
+def test_the_help_of_a_list_names_the_columns_that_its_table_leaves_out(command, columns, table):
+    named = set(re.findall(r"\w+", COMMANDS[command].help.details))
+    assert {column.name for column in columns} - {*table} <= named
 
 
 @pytest.mark.parametrize("word", COMMANDS)

@@ -26,7 +26,7 @@ LEASES = (
     CommandSpec(
         "launch",
         Help(
-            "launch a VM with cGPUs (or -l)",
+            "launch a VM with cGPUs; -l for short",
             usage="gsaas -l -ncgpus=N [option ...]",
             example="gsaas -l -ncgpus=2 -poolmem=2048 -mode=shared -name=training",
             details="""
@@ -43,7 +43,7 @@ place is kept without a client.""",
     CommandSpec(
         "terminate",
         Help(
-            "end leases and destroy their VMs (or -t)",
+            "end leases and destroy their VMs; -t for short",
             usage="gsaas -t -id=ID [ID ...] [option ...]",
             example="gsaas -t -id=training",
             details="""
@@ -111,7 +111,7 @@ masked addresses of the host.""",
     CommandSpec(
         "redeem",
         Help(
-            "show a lease's grant, so that its GPU hosts admit this host",
+            "admit this host to the GPUs of a lease that was taken elsewhere",
             usage="gsaas redeem",
             example="gsaas redeem",
             details="""
@@ -133,13 +133,18 @@ gsaas alloc does this itself. It is needed for a lease that was taken on another
 released_at, queued_at, wait_until, kept_until, priority, count, mode, memory_mb, locality, policy,
 access, server_id and, for administrators, server_host.
 
-Besides the columns of the table, -c accepts project_id, mode, locality, policy, server_host,
-consumer_host, position, degraded, fault and created_at.""",
+Besides the columns of the table, -c accepts project_id, kind, mode, locality, policy, server_host,
+addresses, consumer_host, position, degraded, problems, fault, created_at, ends_at, idle_since and
+reclaim_at.""",
         ),
         Handler("leases:list_all"),
         mistaken_names=("ls", "ps", "lease", "leases", "server", "servers"),
         options=(
-            Option("status", "STATUS", "only leases in this status; required for RELEASED ones"),
+            Option(
+                "status",
+                "STATUS",
+                "only leases in this status, such as ACTIVE; RELEASED ones are listed only with it",
+            ),
             Option("name", "NAME", "only leases with this name"),
             Option(
                 "all",
@@ -165,15 +170,20 @@ consumer_host, position, degraded, fault and created_at.""",
             usage="gsaas history [-since=TIME] [option ...]",
             example="gsaas history -since=30d",
             details="""
-A TIME is how long ago, such as 7d, or a date or time such as yesterday or 2026-11-01. GPU-hours
-count from when a lease got its GPUs until they were released. mean % and peak % are the share of
-the time in which its cGPUs ran kernels, peak MiB the most memory that one of them used; a hyphen
-stands for what nobody could measure. -c also accepts project_id and memory_mb.""",
+A TIME is how long ago, such as 7d, or a date or time such as yesterday or 2026-11-01. GPU-h are
+GPU-hours, from when a lease got its GPUs until they were released. mean % and peak % are the share
+of the time in which its cGPUs ran kernels, peak MiB the most memory that one of them used; a hyphen
+stands for what nobody could measure. -c also accepts project_id, memory_mb and released_at.""",
         ),
         Handler("history:history"),
         mistaken_names=("ended", "sacct", "past"),
         options=(
-            Option("since", "TIME", "only leases that have ended since TIME", default="7d"),
+            Option(
+                "since",
+                "TIME",
+                "only leases that have ended since TIME (default: 7d, seven days ago)",
+                default="7d",
+            ),
             Option("name", "NAME", "only leases with this name"),
             Option(
                 "all",

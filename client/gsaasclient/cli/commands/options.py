@@ -108,8 +108,8 @@ END = (
     Option(
         "for",
         "DURATION",
-        "how long the lease lasts from when it has its cGPUs, such as 8h, 30m or 2d; then it is ended, and its VM "
-        "destroyed",
+        "how long the lease lasts from when it has its cGPUs, such as 8h, 30m or 2d; then it is ended, and its VM, "
+        "if it has one, destroyed",
         convert=seconds,
         mistaken_names=("duration", "time", "walltime"),
     ),
@@ -168,7 +168,7 @@ CONSUMER = (
     Option(
         "uid",
         "UID|any",
-        "the user who alone can use masked addresses (default: you)",
+        "the only user whose programs can use the cGPUs at masked addresses (default: you)",
         convert=lambda value: _user_id(value),
     ),
 )

@@ -49,11 +49,16 @@ Between start and end, gsaas -l -reservation=ID launches in the reservation.
             usage="gsaas reservations [option ...]",
             example="gsaas reservations",
             details="""
--sort accepts id, name, status, project_id, user_id, created_at, start and end.""",
+kept: how many of its cGPUs it has already. Besides the columns of the table, -c accepts project_id
+and end. -sort accepts id, name, status, project_id, user_id, created_at, start and end.""",
         ),
         Handler("reservations:reservations"),
         options=(
-            Option("status", "STATUS", "only those in this status; required for ENDED ones"),
+            Option(
+                "status",
+                "STATUS",
+                "only those in this status, such as ACTIVE; ENDED and CANCELLED ones are listed only with it",
+            ),
             sort("reservations", "start"),
             Option(
                 "all",

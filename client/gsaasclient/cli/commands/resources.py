@@ -90,7 +90,7 @@ recently is refused, unless -force is given.""",
     CommandSpec(
         "policy",
         Help(
-            "show a policy; show or set the default one",
+            "show a policy, by default the default one, or set which is the default",
             usage="gsaas policy [NAME | -default=NAME | -reset]",
             example="gsaas policy -default=energy",
             details="""

@@ -11,7 +11,7 @@ SERVICES = (
     CommandSpec(
         "slurm",
         Help(
-            "what Slurm calls, so that its jobs get cGPUs (operators)",
+            "give cGPUs to the jobs of Slurm, which calls this (operators)",
             usage="gsaas slurm prolog-slurmctld|prolog|epilog|reconcile [option ...]",
             example="gsaas slurm reconcile",
             details="""
@@ -66,7 +66,7 @@ the system log.""",
     CommandSpec(
         "settings",
         Help(
-            "show or change what can be changed while the service runs (administrators)",
+            "show or change how often GPU hosts report (administrators)",
             usage="gsaas settings [-interval=DURATION|default]",
             example="gsaas settings -interval=5",
         ),
