@@ -44,6 +44,7 @@ INTERACTIVE_POLL, POLL = 2, 25
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 """Seconds until an API is asked again that does not delay its answer, as too many clients wait; each pause is half as
 long again as the last."""
+USUAL_KIND = "cuda"
 GOES_ON = ("QUEUED", "CLAIMED", "BOOTING", "ACTIVE")
 """Statuses of a lease whose end is still to come."""
 UNKNOWN_REASON = "one of its GPUs has failed, or its state is unknown; it may recover"
@@ -84,14 +85,20 @@ def _got_no_gpus(lease: Lease) -> bool:
     return (lease.get("fault") or {}).get("step") == QUEUE_STEP
 
 
-_TEXTS: dict[str, Callable[[Lease], object]] = {
-    "status": lambda lease: (
-        lease["status"]
+def describe_status(lease: Lease) -> str:
+    """Return the status of a lease, and what its owner should know beside it."""
+    left, status = _left_if_near(lease), str(lease["status"])
+    return (
+        status
         + (", degraded" if lease["degraded"] else "")
         + (", idle" if lease.get("idle_since") else "")
-        + (f", ends {left}" if (left := _left_if_near(lease)) else "")
+        + (f", ends {left}" if left else "")
         + (", got no GPUs" if _got_no_gpus(lease) else "")
-    ),
+    )
+
+
+_TEXTS: dict[str, Callable[[Lease], object]] = {
+    "status": describe_status,
     "memory_mb": lambda lease: size(lease["cgpus"]),
     "problems": lambda lease: "; ".join(lease.get("problems", [])),
     "addresses": lambda lease: ", ".join((lease["server"] or {}).get("addresses", [])),
@@ -413,7 +420,7 @@ def describe(lease: Lease, called: str, vm: Vm | None = None, *, took: bool = Fa
         ("lease", lease["id"]),
         ("name", lease["name"]),
         ("VM", server.get("id") if lease["server"] else "none"),
-        ("asked", cgpus.to_options(lease["cgpus"])),
+        ("asked", _asked(lease["cgpus"])),
         ("policy", lease["cgpus"]["policy"]),
         ("status", lease["status"]),
     ]
@@ -444,6 +451,12 @@ def describe(lease: Lease, called: str, vm: Vm | None = None, *, took: bool = Fa
     if lease["status"] in ("CLAIMED", "BOOTING", "ACTIVE"):
         parts.append(_next_commands(called, vm))
     return "\n\n".join(parts)
+
+
+def _asked(wanted: dict[str, Any]) -> str:
+    """Return the options of a request; its kind only where it is not the usual one, which hardly anybody names."""
+    usual = wanted.get("kind") == USUAL_KIND
+    return cgpus.to_options(wanted | {"kind": None} if usual else wanted)
 
 
 def _activity(lease: Lease) -> list[tuple[str, object]]:

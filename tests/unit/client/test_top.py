@@ -136,11 +136,25 @@ def test_leases_and_places_in_the_queue_follow():
     shown = snapshot(
         None, [lease(degraded=True), lease("lease-2", status="QUEUED")], [place(1), place(2)]
     )
-    assert lines(shown)[1] == [
-        *("lease-1", "training", "blue", "ACTIVE", "degraded"),
-        *("2", "2048", "MiB", *"------", "2026-11-01", "12:00:00"),
+    *row, age = lines(shown)[1]
+    assert row == [
+        *("lease-1", "training", "ACTIVE,", "degraded"),
+        *("2", "2048", "MiB", *"------", "blue"),
     ]
-    assert lines(shown)[-1] == [*("lease-2", "later", "red", "1", "whole", "GPU", "2", "4", "min")]
+    assert age.endswith("d")
+    assert lines(shown)[-1] == [*("lease-2", "later", "1", "whole", "GPU", "2", "4", "min", "red")]
+
+
+def test_80_columns_of_a_terminal_have_how_busy_a_lease_is():
+    shown = lease("28642596-0fcf-45aa-ba02-f3ba8468484c", name="n" * 60, degraded=True)
+    heading, row = view.body(snapshot(None, [shown]), "host")
+    assert heading.index("busy %") + len("busy %") <= 80
+    assert row.startswith("  28642596  ")
+
+
+def test_a_lease_that_has_an_end_is_not_idle():
+    table = view.body(snapshot(None, [lease(ends_at="2040-01-01T00:00:00.000000Z")]), "host")
+    assert "2040" not in table[1]
 
 
 def test_an_empty_table_has_no_headings():
@@ -328,7 +342,7 @@ def test_a_lease_shows_what_its_cgpus_do_together():
         },
     }
     idle = lease(reading=reading, idle_since="2026-11-01T12:05:00.000000Z")
-    assert lines(snapshot(None, [idle]))[1][8:-2] == [
+    assert lines(snapshot(None, [idle]))[1][7:-2] == [
         *("60", "1500", "512", "B/s", "3.0", "MiB/s", "4", "2026-11-01", "12:05:00")
     ]
 
@@ -345,4 +359,4 @@ def test_an_idle_lease_whose_owner_is_warned_says_when_it_ends():
 
 def test_what_is_not_known_of_a_lease_is_not_zero():
     reading = {"at": "", "cgpus": [], "path": None}
-    assert lines(snapshot(None, [lease(reading=reading, idle_since=None)]))[1][8:-2] == [*"------"]
+    assert lines(snapshot(None, [lease(reading=reading, idle_since=None)]))[1][6:-2] == [*"------"]

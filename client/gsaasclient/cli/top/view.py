@@ -6,12 +6,14 @@ In a memory bar, `#` is in use, `-` is claimed by leases and not in use, and `.`
 
 from __future__ import annotations
 
+from time import time
 from types import SimpleNamespace
 
-from gsaasclient import lease_fields
 from gsaasclient.cli import readings
-from gsaasclient.cli.tables import cell, table
-from gsaasclient.times import local, rounded
+from gsaasclient.cli.columns import SHORT_ID
+from gsaasclient.cli.leases import describe_status
+from gsaasclient.cli.tables import cell, shortened, table
+from gsaasclient.times import age, local, rounded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 BAR_WIDTH = 20
 """Characters of a memory bar."""
+LONGEST_NAME = 16
+"""Characters of a name, so that 80 columns of a terminal have how busy a lease is; the rest is for wider ones."""
 MAX_NAMES = 3
 """How many leases are named beside a GPU; of further ones only the number is shown."""
 
@@ -118,11 +122,9 @@ def _gpus(gpus: list[dict[str, Any]], snapshot: Snapshot) -> str:
 def _leases(leases: list[dict[str, Any]]) -> str:
     rows = [
         (
-            lease["id"],
-            lease["name"],
-            lease["project_id"],
-            lease["status"],
-            "degraded" if lease["degraded"] else "",
+            lease["id"][:SHORT_ID],
+            shortened(lease["name"], LONGEST_NAME),
+            describe_status(lease),
             lease["cgpus"]["count"],
             _size(lease["cgpus"]),
             _rounded(readings.utilisation(lease)),
@@ -131,46 +133,40 @@ def _leases(leases: list[dict[str, Any]]) -> str:
             readings.per_second(readings.path(lease, "received_bytes_per_second")),
             readings.path(lease, "connections"),
             _idle(lease),
-            local(lease["created_at"]),
+            lease["project_id"],
+            age(lease["created_at"], time()),
         )
         for lease in leases
         if lease["status"] != "QUEUED"
     ]
     headings = (
-        *("lease", "name", "project", "status", "", "cGPUs", "each", "busy %", "MiB in use"),
-        *("sent", "received", "conns", "idle since", "since"),
+        *("lease", "name", "status", "cGPUs", "each", "busy %", "MiB in use"),
+        *("sent", "received", "conns", "idle since", "project", "age"),
     )
     return table(headings, rows) if rows else ""
 
 
 def _idle(lease: dict[str, Any]) -> str | None:
     """Return since when nothing has used *lease*, and what follows if that goes on; None if it is in use."""
-    times = [
-        (field.heading, local(value))
-        for field in lease_fields.FIELDS
-        if field.line and (value := field.value(lease))
-    ]
-    if not times:
-        return None
-    (_, since), *others = times
-    return ", ".join([str(since), *(f"{heading} {time}" for heading, time in others)])
+    since, ends = local(lease.get("idle_since")), local(lease.get("reclaim_at"))
+    return f"{since}, ends at {ends}" if since and ends else since
 
 
 def _queue(places: list[dict[str, Any]]) -> str:
     rows = [
         (
-            place["lease_id"],
-            place["name"],
-            place["project_id"],
+            place["lease_id"][:SHORT_ID],
+            shortened(place["name"], LONGEST_NAME),
             place["cgpus"]["count"],
             _size(place["cgpus"]),
             place["position"],
             rounded(place["estimate_seconds"]),
+            place["project_id"],
         )
         for place in places
     ]
     return (
-        table(("waits", "name", "project", "cGPUs", "each", "turn", "about"), rows) if rows else ""
+        table(("waits", "name", "cGPUs", "each", "turn", "about", "project"), rows) if rows else ""
     )
 
 
