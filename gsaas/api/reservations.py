@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from gsaas import exceptions
 from gsaas.api import cgpus, degraded, rbac
 from gsaas.api.request import ApiRequest, ApiResponse
-from gsaas.api.times import iso, parse
+from gsaas.api.times import iso, parse, said
 from gsaas.db import clock, reservations
 from gsaas.limits import base as limits
 from gsaas.objects.device_kinds import CUDA
@@ -34,14 +34,14 @@ def create(request: ApiRequest) -> ApiResponse:
     end = parse(body["end"], "reservation.end")
     if end <= start:
         raise exceptions.BadRequest(
-            reason=f"the reservation would end at {iso(end)}, before it begins at {iso(start)}"
+            reason=f"the reservation would end at {said(end)}, before it begins at {said(start)}"
         )
     quotas = service.conf.quotas
     horizon = Horizon.of_days(quotas.reservation_days, quotas.reservation_days_ahead)
     if (beyond := horizon.exceeded(start, end, now)) is not None:
         row = {"name": beyond.option, "used": 0, "asked": beyond.asked, "limit": beyond.limit}
         raise exceptions.QuotaExceeded(
-            reason=f"no reservation from {iso(start)} to {iso(end)} is possible here: {beyond}",
+            reason=f"no reservation from {said(start)} to {said(end)} is possible here: {beyond}",
             details={"quotas": [row]},
         )
     quota = service.limits.of(request.project_id)
@@ -123,7 +123,7 @@ def _start(text: str, now: datetime.datetime) -> datetime.datetime:
     start = parse(text, "reservation.start")
     if start < now - CLOCK_TOLERANCE:
         raise exceptions.BadRequest(
-            reason=f'reservation.start is "{text}", which is in the past: it is {iso(now)} now; leave it out to begin '
+            reason=f'reservation.start is "{text}", which is in the past: it is {said(now)} now; leave it out to begin '
             "now"
         )
     return max(now, start)

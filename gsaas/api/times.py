@@ -28,6 +28,11 @@ def iso(when: datetime.datetime | None) -> str | None:
     return None if when is None else when.isoformat(timespec="microseconds") + "Z"
 
 
+def said(when: datetime.datetime) -> str:
+    """Return a time from the database as sentences have it: `2026-11-01 12:00 UTC`."""
+    return when.isoformat(sep=" ", timespec="minutes") + " UTC"
+
+
 def parse(text: str, name: str) -> datetime.datetime:
     """Return the time in *text*, in UTC without a time zone; it is in UTC unless it has an offset.
 

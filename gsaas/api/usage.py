@@ -59,7 +59,7 @@ def _period(
     end = times.parse(query["end"], "end") if "end" in query else now
     if start >= end:
         raise exceptions.BadRequest(
-            reason=f"the period ends at {times.iso(end)}, which is not after its start, "
-            f"{times.iso(start)}; name start and end, or leave both out for this month"
+            reason=f"the period ends at {times.said(end)}, which is not after its start, "
+            f"{times.said(start)}; name start and end, or leave both out for this month"
         )
     return start, end

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 
 import pytest
 import sqlalchemy
@@ -343,6 +344,7 @@ def test_nothing_is_reserved_from_a_time_in_the_past(world, begins):
     error = only_error(call(world, "POST", "/v1/reservations", {"reservation": body}))
     assert error["status"] == 400
     assert f'reservation.start is "{begins}", which is in the past' in error["detail"]
+    assert re.search("it is [0-9-]{10} [0-9:]{5} UTC now", error["detail"])
     assert world.rows()[models.ReservationRow.__tablename__] == []
 
 

@@ -74,8 +74,8 @@ def redeem(_client: None, _args: SimpleNamespace) -> int:
     ]
     if missing:
         raise UsageError(
-            f"{' and '.join(missing)} not set; evaluate the environment of a lease first, and if it has no "
-            "grant, none is needed"
+            f"{', '.join(missing)}: not set; evaluate the environment of a lease first, and if it has no grant, none "
+            "is needed"
         )
     present_grant(os.environ)
     print_text(f"this host is admitted to lease {os.environ[grant_client.LEASE]}")

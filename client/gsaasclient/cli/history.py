@@ -13,7 +13,7 @@ from gsaasclient.cli.finding import SORTING_VERSION
 from gsaasclient.cli.output import brief_table, print_list
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
-from gsaasclient.times import local, short
+from gsaasclient.times import local, minute, short
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -86,9 +86,10 @@ def history(client: Client, args: SimpleNamespace) -> int:
     from urllib.parse import urlencode
 
     columns = select(COLUMNS, args.c)
+    since = _since(args.since, datetime.now(UTC)).isoformat()
     query = {
         "status": "RELEASED",
-        "changes-since": _since(args.since, datetime.now(UTC)).isoformat(),
+        "changes-since": since,
         "sort_key": "released_at",
         **({"all_projects": "true"} if args.all else {}),
         **({"name": args.name} if args.name else {}),
@@ -100,7 +101,7 @@ def history(client: Client, args: SimpleNamespace) -> int:
 
     def text() -> str:
         if not found:
-            return f"no lease has ended since {args.since}"
+            return f"no lease has ended since {minute(since)}"
         return brief_table(select(COLUMNS, TABLE), found)
 
     print_list(args, columns, found, found, text)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 HELP = ("h", "help")
 VARIABLE_PREFIX = "os-"
 """How options begin that other programs of OpenStack have, and `gsaas` has as variables of the environment."""
+NUMBER = "ncgpus"
+"""The option that who types a bare number means."""
 MAX_DIGITS = 18
 FOREVER = 0
 """The value of an option in seconds that is given without a value."""
@@ -91,7 +93,8 @@ class OneOf:
     def __call__(self, value: str) -> str:
         """Return *value*. Raises `ValueError` unless it is one of the allowed words."""
         if value not in self.allowed:
-            raise ValueError(f"is {' or '.join(self.allowed)}, not '{value}'")
+            *others, last = self.allowed
+            raise ValueError(f"is {', '.join(others)} or {last}, not '{value}'")
         return value
 
 
@@ -303,7 +306,10 @@ def _parse_option(
         if command.positional is None:
             if command.takes_command:
                 raise _command_without_dashes(word)
-            raise UsageError(f"gsaas {command.name} takes no argument '{word}'")
+            meant = [f"-{NUMBER}={word}"] if word.isdecimal() and NUMBER in options else []
+            raise UsageError(
+                f"gsaas {command.name} takes no argument '{word}'{_did_you_mean(meant)}"
+            )
         option = options[command.positional]
         return option, option.parse_value(word)
 

@@ -195,7 +195,7 @@ def test_words_after_two_dashes_are_the_command_to_run():
         ),
         ("-l -ncgpus=2 -mode=share", "-mode is exclusive or shared, not 'share'"),
         ("-l -ncgpus=2 -kind=gpu", "-kind is cuda or cpu, not 'gpu'"),
-        ("-l -ncgpus=2 -locality=far", "-locality is any or local or remote, not 'far'"),
+        ("-l -ncgpus=2 -locality=far", "-locality is any, local or remote, not 'far'"),
         ("-l -ncgpus=2 -ncgpus=3", "-ncgpus is given twice"),
         ("-l -t", "-l (launch) and -t (terminate) cannot be combined"),
         ("-l -ncgpu=2", "gsaas launch has no option -ncgpu; did you mean -ncgpus?"),
@@ -203,6 +203,7 @@ def test_words_after_two_dashes_are_the_command_to_run():
         ("-l -lname=a", "gsaas launch has no option -lname; did you mean -name?"),
         ("-l -nowait=1 -ncgpus=1", "-nowait takes no value"),
         ("-l web", "gsaas launch takes no argument 'web'"),
+        ("-l 2", "gsaas launch takes no argument '2'; did you mean -ncgpus=2?"),
         (
             "-l=2",
             "no command is given: -l launches, -t terminates, and any other command, such as list, is the first word",
@@ -250,7 +251,7 @@ def test_words_after_two_dashes_are_the_command_to_run():
         ("exec vm ls -l", "put -- before the command: -- ls …"),
         ("run -ncgpus=1 sh", "put -- before the command: -- sh …"),
         ("list -- ls", "gsaas list runs no command: nothing may follow --"),
-        ("list -f xml", "-f is table or json or csv or value or yaml, not 'xml'"),
+        ("list -f xml", "-f is table, json, csv, value or yaml, not 'xml'"),
     ],
 )
 def test_an_invalid_line_is_refused_in_one_sentence(line, sentence):

@@ -138,7 +138,7 @@ addresses, consumer_host, position, degraded, problems, fault, created_at, ends_
 reclaim_at.""",
         ),
         Handler("leases:list_all"),
-        mistaken_names=("ls", "ps", "lease", "leases", "server", "servers"),
+        mistaken_names=("ls", "ps", "status", "lease", "leases", "server", "servers"),
         options=(
             Option(
                 "status",
