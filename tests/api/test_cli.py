@@ -369,6 +369,7 @@ def test_show_prints_the_events_and_hides_the_gpus_from_tenants(desk):
     _, out, _ = desk.type("show", lease["id"])
     assert "GPU-" in out
     assert "192.168.50." in out
+    assert max(map(len, out.splitlines())) <= 80
 
 
 def test_the_environment_can_be_evaluated_by_a_shell(desk):

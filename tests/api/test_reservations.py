@@ -622,6 +622,7 @@ def test_the_command_gives_a_reservation_another_name(desk):
     made = desk.read("reserve", "-ncgpus=1", f"-end={at(5)}", "-name=course")
     status, out, _ = desk.type("reservation", "set", "course", "-name=lecture")
     assert (status, "gsaas unreserve lecture" in out) == (0, True)
+    assert hints(out)[0] == "gsaas -l -ncgpus=1 -reservation=lecture"
     assert desk.read("reservation", "lecture", "-name=seminar")["id"] == made["id"]
     assert [one["name"] for one in desk.read("reservations")] == ["seminar"]
     status, _, err = desk.type("reservation", "set", "seminar")

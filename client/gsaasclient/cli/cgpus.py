@@ -62,6 +62,15 @@ def from_options(args: SimpleNamespace) -> dict[str, Any]:
     return cgpus
 
 
+USUAL_KIND = "cuda"
+
+
+def asked(cgpus: dict[str, Any]) -> str:
+    """Return the options of what was asked for; its kind only where it is not the usual one, which is rarely named."""
+    usual = cgpus.get("kind") == USUAL_KIND
+    return to_options(cgpus | {"kind": None} if usual else cgpus)
+
+
 def to_options(cgpus: dict[str, Any], options: Mapping[str, str] = OPTIONS) -> str:
     """Return the command line that requests *cgpus*; what is default is left out. *options* are those by field."""
     words = []

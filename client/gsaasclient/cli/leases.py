@@ -26,7 +26,7 @@ from gsaasclient.cli.output import (
 )
 from gsaasclient.cli.paging import get_all
 from gsaasclient.cli.parser import UsageError
-from gsaasclient.cli.tables import facts, table
+from gsaasclient.cli.tables import facts, fitted, table
 from gsaasclient.quantities import span
 from gsaasclient.times import age, local
 
@@ -44,7 +44,6 @@ INTERACTIVE_POLL, POLL = 2, 25
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 1.0
 """Seconds until an API is asked again that does not delay its answer, as too many clients wait; each pause is half as
 long again as the last."""
-USUAL_KIND = "cuda"
 GOES_ON = ("QUEUED", "CLAIMED", "BOOTING", "ACTIVE")
 """Statuses of a lease whose end is still to come."""
 UNKNOWN_REASON = "one of its GPUs has failed, or its state is unknown; it may recover"
@@ -420,7 +419,7 @@ def describe(lease: Lease, called: str, vm: Vm | None = None, *, took: bool = Fa
         ("lease", lease["id"]),
         ("name", lease["name"]),
         ("VM", server.get("id") if lease["server"] else "none"),
-        ("asked", _asked(lease["cgpus"])),
+        ("asked", cgpus.asked(lease["cgpus"])),
         ("policy", lease["cgpus"]["policy"]),
         ("status", lease["status"]),
     ]
@@ -451,12 +450,6 @@ def describe(lease: Lease, called: str, vm: Vm | None = None, *, took: bool = Fa
     if lease["status"] in ("CLAIMED", "BOOTING", "ACTIVE"):
         parts.append(_next_commands(called, vm))
     return "\n\n".join(parts)
-
-
-def _asked(wanted: dict[str, Any]) -> str:
-    """Return the options of a request; its kind only where it is not the usual one, which hardly anybody names."""
-    usual = wanted.get("kind") == USUAL_KIND
-    return cgpus.to_options(wanted | {"kind": None} if usual else wanted)
 
 
 def _activity(lease: Lease) -> list[tuple[str, object]]:
@@ -500,6 +493,9 @@ def _devices(lease: Lease) -> str:
     fields = [name for name in headings_by_field if lease["devices"][0].get(name) is not None]
     headings = [headings_by_field[name] for name in fields]
     rows = [[device[name] for name in fields] for device in lease["devices"]]
+    if "gpu_uuid" in fields:  # then there is no room for the mode, which is that of them all
+        leasts = {"gpu_uuid": 12, "gpu_host": 6}
+        return fitted(headings, rows, [leasts.get(name) for name in fields])
     after_memory = fields.index("memory_mb") + 1
     headings.insert(after_memory, "mode")
     for row in rows:

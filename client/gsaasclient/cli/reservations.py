@@ -168,7 +168,7 @@ def _describe(made: Reservation, called: str) -> str:
     if made["status"] not in ("PENDING", "ACTIVE"):
         return facts(pairs)
     then = "" if made["status"] == "ACTIVE" else " then"
-    wanted = cgpus.to_options(made["cgpus"] | {"mode": None})  # memory says it
+    wanted = cgpus.asked(made["cgpus"] | {"mode": None})  # memory says it
     launch = f"gsaas -l {wanted} -reservation={called}"
     nexts = [(launch, f"launch in it{then}"), (f"gsaas unreserve {called}", "cancel it")]
     return f"{facts(pairs)}\n\n{facts(nexts)}"
