@@ -20,8 +20,7 @@ from gsaas.engine.gpu_hosts import GpuHosts
 from gsaas.objects.binding import Binding, LocalBinding, binding_of
 from gsaas.objects.lifecycle import Status
 from gsaas.rpc.hosts import AgentCallFailed
-from gsaas.verify import rules
-from gsaas.verify.rules import Difference, Step
+from gsaas.verify.rules import Act, Difference, Step
 
 LOST = "which the database does not contain any more"
 
@@ -33,6 +32,7 @@ class Repairs:
         self, database: Database, cloud: Cloud, agents: Agents, reconcile: Callable[[str], None]
     ) -> None:
         self._database = database
+        self._change = database.change
         self._cloud = cloud
         self._agents = agents
         self._gpu_hosts = GpuHosts(database, agents.monitors)
@@ -62,34 +62,34 @@ class Repairs:
 
     def take(self, step: Step) -> None:
         """Take one step. Raises `AgentCallFailed`, `GsaasError`, and what the database raises."""
-        change = self._database.change
-        match step:
-            case rules.Recount(uuid):
-                change(lambda connection: recount.recount(connection, uuid))
-            case rules.DeleteClaims(lease_id):
-                change(lambda connection: orphans.delete_claims(connection, lease_id))
-            case rules.FreeShares(lease_id):
-                change(lambda connection: orphans.free_shares(connection, lease_id))
-            case rules.EndUsage(lease_id):
-                change(lambda connection: _end_usage(connection, lease_id))
-            case rules.FailLease(lease_id):
-                change(lambda connection: _fail(connection, lease_id))
-                self._reconcile(lease_id)
-            case rules.Reconcile(lease_id):
-                self._reconcile(lease_id)
-            case rules.OrderBinding(host, lease_id):
-                self._order_binding(host, lease_id)
-            case rules.RemoveBinding(host, port_id):
-                if serial := self._number_removal(host, port_id):
-                    self._agents.endpoint.remove(host, port_id, serial)
-            case rules.AuditEndpoint(host):
-                self._agents.endpoint.audit(host, repair=True)
-            case rules.UpdateGpuHost(host):
-                self._gpu_hosts.reconcile(host)
-            case rules.SetTag(server_id, lease_id):
-                self._cloud.set_tag(server_id, lease_id)
-            case rules.RemoveTag(server_id, lease_id):
-                self._cloud.remove_tag(server_id, lease_id)
+        agents, what, where = self._agents, step.what, step.where
+        match step.act:
+            case Act.RECOUNT:
+                self._change(lambda connection: recount.recount(connection, what))
+            case Act.DELETE_CLAIMS:
+                self._change(lambda connection: orphans.delete_claims(connection, what))
+            case Act.FREE_SHARES:
+                self._change(lambda connection: orphans.free_shares(connection, what))
+            case Act.END_USAGE:
+                self._change(lambda connection: _end_usage(connection, what))
+            case Act.FAIL_LEASE:
+                self._change(lambda connection: _fail(connection, what))
+                self._reconcile(what)
+            case Act.RECONCILE:
+                self._reconcile(what)
+            case Act.ORDER_BINDING:
+                self._order_binding(where, what)
+            case Act.REMOVE_BINDING:
+                if serial := self._number_removal(where, what):
+                    agents.endpoint.remove(where, what, serial)
+            case Act.AUDIT_ENDPOINT:
+                agents.endpoint.audit(what, repair=True)
+            case Act.UPDATE_GPU_HOST:
+                self._gpu_hosts.reconcile(what)
+            case Act.SET_TAG:
+                self._cloud.set_tag(where, what)
+            case Act.REMOVE_TAG:
+                self._cloud.remove_tag(where, what)
 
     def _order_binding(self, host: str, lease_id: str) -> None:
         ordered = self._number_binding(host, lease_id)

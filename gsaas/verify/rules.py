@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import datetime
+import enum
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,144 +26,32 @@ from gsaas.objects.timings import CREATION
 from gsaas.verify.facts import Facts, Stored
 
 
-@dataclass(frozen=True)
-class Recount:
-    """Count again what is claimed and kept of a GPU."""
+class Act(enum.StrEnum):
+    """What repairs a difference; the value says it to operators."""
 
-    gpu_uuid: str
-
-    def __str__(self) -> str:
-        return "count again, as gsaas-manage db recount does"
-
-
-@dataclass(frozen=True)
-class DeleteClaims:
-    """Delete claims that belong to no lease, and count again."""
-
-    lease_id: str
-
-    def __str__(self) -> str:
-        return "delete these claims, and count again"
+    RECOUNT = "count again, as gsaas-manage db recount does"
+    DELETE_CLAIMS = "delete these claims, and count again"
+    FREE_SHARES = "give the shares back to their reservations"
+    END_USAGE = "record that its GPUs were returned when it was changed last"
+    FAIL_LEASE = "make it ERROR, and leave its server to its owner, as for a GPU host that is gone"
+    RECONCILE = "have an engine reconcile the lease"
+    ORDER_BINDING = "send the endpoint the binding anew"
+    REMOVE_BINDING = "have the endpoint remove it, and cut its connections"
+    AUDIT_ENDPOINT = "have the endpoint repair its kernel now"
+    UPDATE_GPU_HOST = "send the monitor its desired state anew"
+    SET_TAG = "set the tag again"
+    REMOVE_TAG = "take the tag away, and leave the server to its owner: tell the project that it has no cGPUs"
 
 
 @dataclass(frozen=True)
-class FreeShares:
-    """Have shares of reservations belong to no lease."""
+class Step:
+    """One thing to do. Several differences may have the same."""
 
-    lease_id: str
-
-    def __str__(self) -> str:
-        return "give the shares back to their reservations"
-
-
-@dataclass(frozen=True)
-class EndUsage:
-    """Record that a lease without GPUs has returned them."""
-
-    lease_id: str
-
-    def __str__(self) -> str:
-        return "record that its GPUs were returned when it was changed last"
-
-
-@dataclass(frozen=True)
-class FailLease:
-    """Make a lease ERROR that has lost cGPUs for good."""
-
-    lease_id: str
-
-    def __str__(self) -> str:
-        return "make it ERROR, and leave its server to its owner, as for a GPU host that is gone"
-
-
-@dataclass(frozen=True)
-class Reconcile:
-    """Have an engine reconcile a lease."""
-
-    lease_id: str
-
-    def __str__(self) -> str:
-        return "have an engine reconcile the lease"
-
-
-@dataclass(frozen=True)
-class OrderBinding:
-    """Send an endpoint the binding of a lease anew."""
-
-    host: str
-    lease_id: str
-
-    def __str__(self) -> str:
-        return f"send the endpoint of {self.host} the binding anew"
-
-
-@dataclass(frozen=True)
-class RemoveBinding:
-    """Have an endpoint remove a binding that belongs to no lease."""
-
-    host: str
-    port_id: str
-
-    def __str__(self) -> str:
-        return f"have the endpoint of {self.host} remove it, and cut its connections"
-
-
-@dataclass(frozen=True)
-class AuditEndpoint:
-    """Have an endpoint make its kernel equal to its bindings."""
-
-    host: str
-
-    def __str__(self) -> str:
-        return f"have the endpoint of {self.host} repair its kernel now"
-
-
-@dataclass(frozen=True)
-class UpdateGpuHost:
-    """Send a GPU host its desired state anew."""
-
-    host: str
-
-    def __str__(self) -> str:
-        return f"send the monitor of {self.host} its desired state anew"
-
-
-@dataclass(frozen=True)
-class SetTag:
-    """Give a server the tag of its lease."""
-
-    server_id: str
-    lease_id: str
-
-    def __str__(self) -> str:
-        return "set the tag again"
-
-
-@dataclass(frozen=True)
-class RemoveTag:
-    """Take a tag from a server that names a lease which does not exist."""
-
-    server_id: str
-    lease_id: str
-
-    def __str__(self) -> str:
-        return "take the tag away, and leave the server to its owner: tell the project that it has no cGPUs"
-
-
-Step = (
-    Recount
-    | DeleteClaims
-    | FreeShares
-    | EndUsage
-    | FailLease
-    | Reconcile
-    | OrderBinding
-    | RemoveBinding
-    | AuditEndpoint
-    | UpdateGpuHost
-    | SetTag
-    | RemoveTag
-)
+    act: Act
+    what: str
+    """The GPU, the lease, the port or the host that it is done to."""
+    where: str = ""
+    """The host whose endpoint does it, or the server whose tag it is."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +59,7 @@ class Difference:
     """Something that is not as it should be."""
 
     kind: str
-    """One of `KINDS`."""
+    """A short name of what it is, such as `gpu-count`; the operator's guide lists them."""
     subject: str
     """What it is about: `lease 1234…`, `GPU GPU-1234…`, `daemon 1234…-0 of gpu1`."""
     said: str = field(compare=False)
@@ -183,35 +72,7 @@ class Difference:
     @property
     def todo(self) -> str:
         """What repairs it, in words."""
-        return str(self.step) if self.step is not None else self.by_hand
-
-
-KINDS = {
-    "gpu-count": "the row of a GPU counts more or less than leases claim of it and reservations keep",
-    "claim-of-nobody": "a claim belongs to no lease, or to one that still waits in the queue",
-    "share-of-nobody": "a share of a reservation is said to be a lease's that has no GPUs",
-    "cgpus-lost": "an ACTIVE lease has fewer cGPUs than it was given",
-    "lease-left-something": "a RELEASED lease still has claims, a binding or a server",
-    "usage-open": "a lease that has returned its GPUs still counts as if it had them",
-    "server-gone": "the server of an ACTIVE lease does not exist",
-    "server-moved": "the server of an ACTIVE lease is on another host than is recorded",
-    "server-of-nobody": "a server has the tag of a lease that does not exist",
-    "server-outlived": "a server was made for a lease that was over already",
-    "tag-lost": "the server of a lease lacks the lease's tag",
-    "endpoint-missing": "a lease is bound to a host that has no endpoint",
-    "binding-missing": "an endpoint lacks the binding of a lease",
-    "binding-of-nobody": "an endpoint has a binding that belongs to no lease",
-    "binding-wrong": "a binding leads somewhere else than to the cGPUs of its lease",
-    "map-missing": "the kernel of a compute host lacks what a binding needs",
-    "map-surplus": "the kernel of a compute host has something that is nobody's",
-    "map-wrong": "the kernel of a compute host has another value than a binding wants",
-    "daemon-missing": "a GPU host lacks a daemon of a lease",
-    "daemon-of-nobody": "a GPU host has a daemon that belongs to no lease",
-    "daemon-wrong": "a daemon serves other GPUs, or another port, than its lease has",
-    "admission-missing": "a fence lacks an address that should be admitted",
-    "admission-of-nobody": "a fence admits an address that belongs to no lease",
-}
-"""Kind of a difference -> what it is."""
+        return self.by_hand if self.step is None else self.step.act
 
 
 def differences(facts: Facts, settle: float) -> list[Difference]:
@@ -249,14 +110,16 @@ def in_flight(lease: Lease, now: datetime.datetime, settle: float) -> bool:
 
 def _rows(stored: Stored) -> Iterator[Difference]:
     for uuid, said in sorted(stored.miscounted.items()):
-        yield Difference("gpu-count", f"GPU {uuid}", said, Recount(uuid))
+        yield Difference("gpu-count", f"GPU {uuid}", said, Step(Act.RECOUNT, uuid))
     for lease_id, gpus in sorted(stored.orphaned_claims.items()):
         known = "waits in the queue" if lease_id in stored.leases else "is not stored"
         said = f"it {known}, and claims of it are on {', '.join(sorted(set(gpus)))}"
-        yield Difference("claim-of-nobody", _lease(lease_id), said, DeleteClaims(lease_id))
+        yield Difference(
+            "claim-of-nobody", _lease(lease_id), said, Step(Act.DELETE_CLAIMS, lease_id)
+        )
     for lease_id, reservations in sorted(stored.orphaned_shares.items()):
         said = f"it has no GPUs, and shares of reservation {', '.join(sorted(set(reservations)))} are said to be its"
-        yield Difference("share-of-nobody", _lease(lease_id), said, FreeShares(lease_id))
+        yield Difference("share-of-nobody", _lease(lease_id), said, Step(Act.FREE_SHARES, lease_id))
 
 
 def _leases(stored: Stored, moving: set[str]) -> Iterator[Difference]:
@@ -270,13 +133,13 @@ def _leases(stored: Stored, moving: set[str]) -> Iterator[Difference]:
                 *([f"server {lease.server_id}"] if lease.server_id else []),
             ]
             said = f"it is RELEASED, and still has {', '.join(left)}"
-            yield Difference("lease-left-something", name, said, Reconcile(lease.id))
+            yield Difference("lease-left-something", name, said, Step(Act.RECONCILE, lease.id))
         elif lease.status == Status.ACTIVE and len(lease.claims) < lease.count:
             said = f"it has {len(lease.claims)} of its {lease.count} cGPUs"
-            yield Difference("cgpus-lost", name, said, FailLease(lease.id))
+            yield Difference("cgpus-lost", name, said, Step(Act.FAIL_LEASE, lease.id))
         elif lease.status == Status.ERROR and lease.claimed_at and not lease.released_at:
             said = "it has no GPUs, and its usage goes on being counted"
-            yield Difference("usage-open", name, said, EndUsage(lease.id))
+            yield Difference("usage-open", name, said, Step(Act.END_USAGE, lease.id))
         if (
             lease.status == Status.ACTIVE
             and lease.bound_host
@@ -300,14 +163,14 @@ def _servers(
         name, server = _lease(lease.id), servers.get(lease.server_id or "")
         if server is None:
             said = f"the cloud has no server {lease.server_id}"
-            yield Difference("server-gone", name, said, Reconcile(lease.id))
+            yield Difference("server-gone", name, said, Step(Act.RECONCILE, lease.id))
             continue
         if server.host != lease.server_host:
             said = f"server {server.id} is on {server.host or 'no host'}, and was on {lease.server_host}"
-            yield Difference("server-moved", name, said, Reconcile(lease.id))
+            yield Difference("server-moved", name, said, Step(Act.RECONCILE, lease.id))
         if lease.plain_server_id is None and lease.id not in server.lease_ids:
             said = f"server {server.id} has not the tag of its lease"
-            yield Difference("tag-lost", name, said, SetTag(server.id, lease.id))
+            yield Difference("tag-lost", name, said, Step(Act.SET_TAG, lease.id, server.id))
     for server in sorted(servers.values(), key=lambda one: one.id):
         for lease_id in sorted(server.lease_ids):
             if lease_id not in moving:
@@ -323,7 +186,7 @@ def _tagged(
     where = f"of project {server.project_id} on {server.host or 'no host'}"
     if lease is None:
         said = f"it, {where}, has the tag of lease {lease_id}, which is not stored"
-        yield Difference("server-of-nobody", name, said, RemoveTag(server.id, lease_id))
+        yield Difference("server-of-nobody", name, said, Step(Act.REMOVE_TAG, lease_id, server.id))
         return
     is_over = lease.status in (Status.ERROR, Status.RELEASED)
     # A lease that recorded its server has left that to its owner since, or the engine deletes it.
@@ -336,7 +199,7 @@ def _tagged(
         and not in_flight(lease, stored.now, settle)
     ):
         said = f"it, {where}, was made for lease {lease_id} when that was {lease.status} already"
-        yield Difference("server-outlived", name, said, Reconcile(lease_id))
+        yield Difference("server-outlived", name, said, Step(Act.RECONCILE, lease_id))
 
 
 def _endpoint(
@@ -347,7 +210,7 @@ def _endpoint(
     for lease in bound:
         if lease.id in moving or lease.status != Status.ACTIVE or len(lease.claims) < lease.count:
             continue
-        order = OrderBinding(host, lease.id)
+        order = Step(Act.ORDER_BINDING, lease.id, host)
         try:
             wanted = binding_of(lease)
         except (ValueError, LookupError):
@@ -364,11 +227,15 @@ def _endpoint(
         if port_id not in known and binding.lease_id not in moving:
             said = f"the endpoint has a binding of it for lease {binding.lease_id}, which is not bound there"
             subject = f"port {port_id} on {host}"
-            yield Difference("binding-of-nobody", subject, said, RemoveBinding(host, port_id))
+            yield Difference(
+                "binding-of-nobody", subject, said, Step(Act.REMOVE_BINDING, port_id, host)
+            )
     if not any(lease.id in moving for lease in bound):
         for each in audit.kernel:
             said = f"it is {each.how} in the kernel"
-            yield Difference(f"map-{each.how}", f"{each.what} on {host}", said, AuditEndpoint(host))
+            yield Difference(
+                f"map-{each.how}", f"{each.what} on {host}", said, Step(Act.AUDIT_ENDPOINT, host)
+            )
 
 
 def _comparable(binding: Binding | LocalBinding) -> dict[str, Any]:
@@ -400,7 +267,7 @@ def _monitor(
         for lease in stored.leases.values()
         if any(claim.gpu.host_name == host for claim in lease.claims)
     ]
-    step = UpdateGpuHost(host)
+    step = Step(Act.UPDATE_GPU_HOST, host)
     all_wanted = desired_state.desired(host, 0, there, stored.addresses)
     settled = [lease for lease in there if lease.id not in moving]
     wanted = desired_state.desired(host, 0, settled, stored.addresses)

@@ -132,7 +132,7 @@ def test_it_prints_each_difference_and_what_it_would_do_and_does_nothing(
     port = damages.port_of(cloud, cloud.vm)
     told = (
         f"binding-missing       lease {cloud.vm}: the endpoint of {HOST} has no binding of port {port}\n"
-        f"{'':<21} -> send the endpoint of {HOST} the binding anew\n"
+        f"{'':<21} -> send the endpoint the binding anew\n"
     )
     assert verify() == (1, told)
     assert cloud.kinds() == {"binding-missing"}

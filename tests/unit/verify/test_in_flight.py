@@ -10,6 +10,7 @@ import pytest
 from gsaas.cloud.base import ServerStatus
 from gsaas.objects.lifecycle import Status
 from gsaas.verify import rules
+from gsaas.verify.rules import Act, Step
 from tests.unit.engine.world import GPU_HOST, HOST
 from tests.unit.verify import test_damage as damages
 from tests.unit.verify.conftest import Cloud
@@ -72,15 +73,17 @@ def test_a_binding_that_a_lease_has_got_meanwhile_is_not_removed(cloud: Cloud) -
     damages.bind_port_of_nobody(cloud)
     found = cloud.differences()
     port = damages.port_of(cloud, cloud.vm)
-    step = rules.RemoveBinding(HOST, port)  # as if the look had been before the lease was bound
+    step = Step(
+        Act.REMOVE_BINDING, port, HOST
+    )  # as if the look had been before the lease was bound
     cloud.repairs().take(step)
     assert port in cloud.world.endpoint.bindings_by_host[HOST]
-    assert [one.step for one in found] == [rules.RemoveBinding(HOST, "p-9")]
+    assert [one.step for one in found] == [Step(Act.REMOVE_BINDING, "p-9", HOST)]
 
 
 def test_a_binding_is_not_sent_to_a_host_that_its_lease_has_left(cloud: Cloud) -> None:
     cloud.end(cloud.vm)
-    cloud.repairs().take(rules.OrderBinding(HOST, cloud.vm))
+    cloud.repairs().take(Step(Act.ORDER_BINDING, cloud.vm, HOST))
     ports = cloud.world.endpoint.bindings_by_host[HOST]
     assert set(ports) == {damages.port_of(cloud, cloud.alloc)}
 
