@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gsaas-engine with a cloud of its own: a folder, whose files are the servers.
+"""gsaas-engine, or gsaas-manage, with a cloud of its own: a folder, whose files are the servers.
 
     python -m tests.support.engine_process FOLDER [ARGUMENT OF gsaas-engine ...]
+    python -m tests.support.engine_process FOLDER manage [ARGUMENT OF gsaas-manage ...]
 
 Engines that share a folder share the servers. A server that is made is active at once, on the host and with the port
 that `port.json` in the folder describes.
@@ -14,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gsaas.cli import engine
+from gsaas.cli import engine, manage
 from gsaas.cloud import base
 
 
@@ -40,6 +41,21 @@ class FolderCloud(base.Cloud):
         server_id = f"server-{owner.lease_id}"
         return base.Server(server_id, base.ServerStatus.ACTIVE, host, base.Port(**port))
 
+    def list_servers(self) -> list[base.ListedServer]:
+        host = self._port()["host"]
+        tags = {".server": lambda lease_id: {lease_id}, ".untagged": lambda _: set()}
+        return [
+            base.ListedServer(
+                f"server-{file.stem}", "p", host, frozenset(tags[file.suffix](file.stem))
+            )
+            for file in self._folder.iterdir()
+            if file.suffix in tags
+        ]
+
+    def remove_tag(self, server_id: str, lease_id: str) -> None:
+        file = self._folder / f"{lease_id}.server"
+        file.rename(file.with_suffix(".untagged"))
+
     def delete(self, owner: base.Owner) -> None:
         self._file(owner).unlink(missing_ok=True)
 
@@ -53,4 +69,7 @@ class FolderCloud(base.Cloud):
 if __name__ == "__main__":
     cloud = FolderCloud(Path(sys.argv[1]))
     base.load = lambda *_: cloud
-    sys.exit(engine.main(sys.argv[2:]))
+    program, words = engine.main, sys.argv[2:]
+    if words[:1] == ["manage"]:
+        program, words = manage.main, words[1:]
+    sys.exit(program(words))
