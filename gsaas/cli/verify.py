@@ -32,6 +32,7 @@ could not find out. What those say who did answer is compared, and repaired, all
 EXIT_OK, EXIT_DIFFERENCES, EXIT_NOT_ASKED = 0, 1, 2
 """Exit statuses, as `VERIFY_MORE` explains them."""
 LONGEST_SETTLE = 600
+BUS = "the message bus, and so every agent"
 
 
 def add_parser(
@@ -91,12 +92,13 @@ def verify(
 
         def look() -> list[Difference]:
             facts = gather.gather(database, cloud, agents)
-            silent.update(dict.fromkeys(facts.not_asked))
+            for each in facts.not_asked:
+                silent.setdefault(each.who, each)  # at the second look they may say it otherwise
             return rules.differences(facts, settle)
 
-        silent: dict[NotAsked, None] = {}
+        silent: dict[str, NotAsked] = {}
         if failure is not None:
-            silent[NotAsked("the message bus, and so every agent", failure)] = None
+            silent[BUS] = NotAsked(BUS, failure)
         found = look()
         if found and settle:
             time.sleep(settle)
@@ -111,7 +113,7 @@ def verify(
     left = [one for one in found if outcomes.get(one, "not repaired") is not None]
     if record:
         recording.record(database, left, len(silent))
-    _print(found, outcomes if repair else None, list(silent), format)
+    _print(found, outcomes if repair else None, list(silent.values()), format)
     if silent:
         return EXIT_NOT_ASKED
     return EXIT_DIFFERENCES if left else EXIT_OK

@@ -29,6 +29,12 @@ class Miscounted:
     claims: int
     reserved_mb: int
     kept_mb: int
+    memory_mb: int
+
+    @property
+    def is_over_committed(self) -> bool:
+        """Return whether more is claimed and kept of it than it has: the database does not store such a count."""
+        return self.claimed_mb + self.kept_mb > self.memory_mb
 
     def __str__(self) -> str:
         """Return the differences in a sentence."""
@@ -100,7 +106,7 @@ def _counted() -> Select[Any]:
         select(
             *(_GPUS.c.uuid, _GPUS.c.host_name, _GPUS.c.used_mb, func.coalesce(claims.c.mb, 0)),
             *(_GPUS.c.leases, func.coalesce(claims.c.n, 0)),
-            *(_GPUS.c.reserved_mb, func.coalesce(shares.c.mb, 0)),
+            *(_GPUS.c.reserved_mb, func.coalesce(shares.c.mb, 0), _GPUS.c.memory_mb),
             and_(_GPUS.c.exclusive_lease_id.is_not(None), ~of_holder),
         )
         .outerjoin(claims, claims.c.gpu_uuid == _GPUS.c.uuid)
@@ -109,7 +115,7 @@ def _counted() -> Select[Any]:
 
 
 def _differs(row: Sequence[Any]) -> bool:
-    _, _, used_mb, claimed_mb, leases, claims, reserved_mb, kept_mb, holder_is_gone = row
+    _, _, used_mb, claimed_mb, leases, claims, reserved_mb, kept_mb, _, holder_is_gone = row
     return bool(
         used_mb != claimed_mb or leases != claims or reserved_mb != kept_mb or holder_is_gone
     )

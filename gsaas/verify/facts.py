@@ -28,6 +28,8 @@ class Stored:
     """Compute host -> its address on the GPU network."""
     miscounted: Mapping[str, str] = field(default_factory=dict)
     """GPU -> what of it is counted wrongly, as a sentence."""
+    over_committed: frozenset[str] = frozenset()
+    """Those of them of which more is claimed and kept than they have."""
     orphaned_claims: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Lease that is not stored, or waits in the queue -> GPUs of its claims."""
     orphaned_shares: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -97,6 +97,7 @@ def _stored(database: Database, named: set[str]) -> Stored:
     with database.read() as session:
         connection = session.connection()
         found = {one.id: one for one in orphans.stored(connection)}
+        miscounted = recount.miscounted(connection)
         hosts = {one.bound_host for one in found.values() if one.bound_host is not None}
         return Stored(
             now=clock.now(connection),
@@ -104,7 +105,8 @@ def _stored(database: Database, named: set[str]) -> Stored:
             named=orphans.named(connection, named - found.keys()),
             endpoints=frozenset(session.scalars(select(EndpointRow.host_name))),
             addresses=endpoints.gpu_addresses(session, hosts) if hosts else {},
-            miscounted={one.uuid: str(one) for one in recount.miscounted(connection)},
+            miscounted={one.uuid: str(one) for one in miscounted},
+            over_committed=frozenset(one.uuid for one in miscounted if one.is_over_committed),
             orphaned_claims=orphans.claims(connection),
             orphaned_shares=orphans.shares(connection),
         )

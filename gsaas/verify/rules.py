@@ -110,7 +110,10 @@ def in_flight(lease: Lease, now: datetime.datetime, settle: float) -> bool:
 
 def _rows(stored: Stored) -> Iterator[Difference]:
     for uuid, said in sorted(stored.miscounted.items()):
-        yield Difference("gpu-count", f"GPU {uuid}", said, Step(Act.RECOUNT, uuid))
+        if uuid in stored.over_committed:
+            yield _over_committed(stored, uuid, said)
+        else:
+            yield Difference("gpu-count", f"GPU {uuid}", said, Step(Act.RECOUNT, uuid))
     for lease_id, gpus in sorted(stored.orphaned_claims.items()):
         known = "waits in the queue" if lease_id in stored.leases else "is not stored"
         said = f"it {known}, and claims of it are on {', '.join(sorted(set(gpus)))}"
@@ -120,6 +123,14 @@ def _rows(stored: Stored) -> Iterator[Difference]:
     for lease_id, reservations in sorted(stored.orphaned_shares.items()):
         said = f"it has no GPUs, and shares of reservation {', '.join(sorted(set(reservations)))} are said to be its"
         yield Difference("share-of-nobody", _lease(lease_id), said, Step(Act.FREE_SHARES, lease_id))
+
+
+def _over_committed(stored: Stored, uuid: str, said: str) -> Difference:
+    claiming = (one for one in stored.leases.values() if uuid in {c.gpu_uuid for c in one.claims})
+    ids = ", ".join(one.id for one in sorted(claiming, key=lambda one: one.created_at))
+    todo = f"end one of the leases that claim it, or the reservations that keep it: {ids or 'none'}"
+    said = f"more of it is claimed than it has: {said}"
+    return Difference("gpu-over-committed", f"GPU {uuid}", said, None, todo)
 
 
 def _leases(stored: Stored, moving: set[str]) -> Iterator[Difference]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gsaas.cloud.base import Port, Server, ServerChange, ServerStatus
+from gsaas.cloud.base import ListedServer, Port, Server, ServerChange, ServerStatus
 from gsaas.cloud.nova import servers
 from gsaas.objects.plain_server import PlainServer
 
@@ -205,3 +205,12 @@ def test_a_change_says_whether_the_server_asks_for_cgpus_and_whose_lease_made_it
     made = plain_document(tags=["gsaas-lease-l"], flavor={"original_name": "small"})
     assert servers.change(made) == ServerChange("s", "l")
     assert servers.change({"id": "s", "status": "DELETED"}) == ServerChange("s")
+
+
+def test_a_listed_server_has_the_leases_of_all_its_tags():
+    """Its owner may have set some of them."""
+    tags = ["x", "gsaas-lease-l", "gsaas-lease-m"]
+    listed = servers.listed(plain_document(tags=tags))
+    assert listed == ListedServer("s", "p", "here", frozenset({"l", "m"}))
+    shelved = servers.listed(plain_document(**{"OS-EXT-SRV-ATTR:host": None}))
+    assert shelved == ListedServer("s", "p", None)

@@ -122,6 +122,11 @@ def delete_plain_server(cloud: Cloud) -> None:
     del plain[server_id]
 
 
+def claim_twice_over(cloud: Cloud) -> None:
+    gpu = gpu_of(cloud, cloud.vm)
+    cloud.sql("UPDATE claims SET memory_mb = 8000, gpu_uuid = :gpu", gpu=gpu)
+
+
 def lose_endpoint(cloud: Cloud) -> None:
     cloud.sql("DELETE FROM endpoints WHERE host_name = :host", host=HOST)
 
@@ -360,7 +365,8 @@ def test_the_operators_guide_lists_every_kind() -> None:
     guide = (Path(__file__).parents[3] / "doc/operator-guide.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[a-z-]+.*) \|.*\|.*\|$", guide.partition("## Verifying\n")[2], re.M)
     listed = {name for row in rows for name in re.findall(r"`([a-z…-]+)`", row.partition("|")[0])}
-    found = set().union(*(damage.kinds for damage in DAMAGES.values())) | {"endpoint-missing"}
+    found = set().union(*(damage.kinds for damage in DAMAGES.values()))
+    found |= {"endpoint-missing", "gpu-over-committed"}  # see below
     groups = {name.removesuffix("…") for name in listed if name.endswith("…")}
     assert {name for name in found if not name.startswith(tuple(groups))} == {
         name for name in listed if not name.endswith("…")
@@ -395,3 +401,16 @@ def test_what_only_an_operator_can_repair_says_what_to_do(cloud: Cloud) -> None:
     assert cloud.repair()[lost] == lost.todo
     with cloud.world.database.write() as session:
         endpoints.register(session, HOST, {"bindings": {}, "gpu_address": "192.168.50.21"})
+
+
+def test_a_gpu_that_is_claimed_twice_over_waits_for_the_end_of_a_lease(cloud: Cloud) -> None:
+    """Which one ends is the operator's decision."""
+    claim_twice_over(cloud)
+    [found] = [one for one in cloud.differences() if one.kind == "gpu-over-committed"]
+    assert found.step is None
+    assert cloud.vm in found.todo
+    assert cloud.alloc in found.todo
+    cloud.sql("DELETE FROM claims WHERE lease_id = :id", id=cloud.alloc)
+    assert "gpu-count" in cloud.kinds()
+    cloud.repair()
+    assert not {"gpu-count", "gpu-over-committed"} & cloud.kinds()

@@ -155,6 +155,26 @@ def test_it_asks_for_all_it_should_hold_and_holds_it_and_says_so(make, engine):
     assert engine.reports[0]["daemons"]["lease-1-0"]["state"] == "healthy"
 
 
+def test_who_audits_it_is_told_what_there_is_and_changes_nothing(make, engine):
+    service, supervisor, fake_fence = make()
+    until(lambda: engine.reports, "the first report")
+    foreign = Daemon("GPU-0", 20002, 1024, "lease-2", 0)
+    supervisor.daemons.add(foreign)
+    fake_fence.admitted |= {Admission("192.0.2.99", 20001)}
+    told = service.audit()
+    assert set(told["daemons"]) == {"lease-1-0", "lease-2-0"}
+    assert told["fence"]["admissions"] == ["192.0.2.21:20001", "192.0.2.99:20001"]
+    assert foreign in supervisor.daemons
+
+
+def test_a_fence_that_cannot_be_read_is_not_told_as_an_empty_one(make, engine):
+    service, _, fake_fence = make()
+    until(lambda: engine.reports, "the first report")
+    fake_fence.unreadable = True
+    with pytest.raises(OSError, match="the fence could not be read"):
+        service.audit()
+
+
 def test_a_report_that_no_engine_took_is_repeated_soon(make, engine):
     engine.takes_reports = False
     make()
