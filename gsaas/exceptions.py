@@ -197,6 +197,25 @@ class LeaseHasNoGpus(GsaasError):
     fmt = "lease %(id)s is %(status)s and has no cGPUs, so it has no environment"
 
 
+class LeaseNotMovable(GsaasError):
+    """cGPUs of a lease cannot be moved, or not there."""
+
+    code = "gsaas.lease.not-movable"
+    status = 409
+    fmt = "lease %(id)s cannot be moved: %(reason)s"
+
+
+class LeaseConnected(GsaasError):
+    """A move would cut open connections of programs, and the operator has not said that it may."""
+
+    code = "gsaas.lease.connected"
+    status = 409
+    fmt = (
+        "programs of lease %(id)s have %(connections)d open connections to its cGPUs, which a move would cut, and lose "
+        "what they have there. Ask again when they have ended; or use force"
+    )
+
+
 class HostAlive(GsaasError):
     """An operator asks to forget a host whose agents still report."""
 

@@ -126,7 +126,7 @@ def forget(session: Session, name: str, *, timeout: float | None, servers_stay: 
     session.execute(
         update(ClaimRow)
         .where(ClaimRow.daemon_host == name)
-        .values(daemon_host=None, daemon_port=None, daemon_device=0)
+        .values(daemon_host=None, daemon_port=None, daemon_device=0, daemon_turn=0)
         .execution_options(synchronize_session=False)
     )
     session.expire_all()
@@ -175,14 +175,17 @@ def _check_silence(session: Session, host: HostRow, timeout: float) -> None:
 def _fail_leases(session: Session, name: str, servers_stay: bool) -> list[str]:
     """Fail the leases that claim GPUs of a host and return their ids; leases that are being released go on."""
     claims_there = exists().where(
-        ClaimRow.lease_id == LeaseRow.id, ClaimRow.gpu_uuid == GpuRow.uuid, GpuRow.host_name == name
+        ClaimRow.lease_id == LeaseRow.id,
+        ClaimRow.gpu_uuid == GpuRow.uuid,
+        GpuRow.host_name == name,
+        ClaimRow.position >= 0,  # a lease that moves, and is not there yet or any more, goes on
     )
     query = select(LeaseRow).where(claims_there).order_by(LeaseRow.id).with_for_update()
     failed = []
     for lease in session.scalars(query).all():
         if (Status(lease.status), Event.FAIL) not in TRANSITIONS:
             continue
-        lost = sum(claim.gpu.host_name == name for claim in lease.claims)
+        lost = sum(claim.gpu.host_name == name for claim in lease.claims if claim.position >= 0)
         why = "with the host of their GPUs"
         connection = session.connection()
         present = leases.get(connection, lease.id)

@@ -48,7 +48,9 @@ from gsaas.objects.lifecycle import ENTITLED, LeaseEvent, Status
 ASKING = (Status.QUEUED, Status.CLAIMED)
 """Statuses in which the server fields of the caller are still needed: the cloud has not been asked for the server."""
 LIVE = tuple(status for status in Status if status is not Status.RELEASED)
-COLUMNS = tuple(field.name for field in dataclasses.fields(Lease) if field.name != "claims")
+COLUMNS = tuple(
+    field.name for field in dataclasses.fields(Lease) if field.name not in ("claims", "others")
+)
 _WATCHED = "watched by "
 """What the column `driven_by` begins with while an engine watches a lease, and takes none of its steps."""
 CHANGEABLE = frozenset(COLUMNS) - {"id", "status", "driven_by", "driven_until"}
@@ -166,7 +168,7 @@ def lock(connection: Connection, lease_id: str) -> Lease:
     if row is None:
         raise exceptions.NotFound(noun="lease", id=lease_id)
     claims = connection.execute(_CLAIMS_OF, {"this": lease_id})
-    return Lease(*row).with_(claims=tuple(Claim(*claim) for claim in claims))
+    return _with_claims(Lease(*row), [Claim(*claim) for claim in claims])
 
 
 def lock_free(connection: Connection, lease_ids: Collection[str]) -> list[Lease]:
@@ -177,7 +179,7 @@ def lock_free(connection: Connection, lease_ids: Collection[str]) -> list[Lease]
     for row in connection.execute(_CLAIMS_OF_ALL, {"these": [lease.id for lease in locked]}):
         claim = Claim(*row)
         claims[claim.lease_id].append(claim)
-    return [lease.with_(claims=tuple(claims[lease.id])) for lease in locked]
+    return [_with_claims(lease, claims[lease.id]) for lease in locked]
 
 
 def located(connection: Connection, lease: Lease) -> Lease:
@@ -185,13 +187,13 @@ def located(connection: Connection, lease: Lease) -> Lease:
     if lease.count == 1:
         one = connection.execute(_LOCATED_CLAIM_OF, {"this": lease.id})
         found = [(row[:-_HOST_WIDTH], GpuHost(*row[-_HOST_WIDTH:])) for row in one]
-        return lease.with_(claims=tuple(_claim(row, {host.name: host}) for row, host in found))
+        return _with_claims(lease, [_claim(row, {host.name: host}) for row, host in found])
     rows = connection.execute(_LOCATED_CLAIMS_OF, {"this": lease.id}).all()
     if not rows:
-        return lease.with_(claims=())
+        return _with_claims(lease, [])
     on = connection.execute(_HOSTS_OF, {"this": lease.id})
     hosts = {row[0]: GpuHost(*row) for row in on}
-    return lease.with_(claims=tuple(_claim(row, hosts) for row in rows))
+    return _with_claims(lease, [_claim(row, hosts) for row in rows])
 
 
 def page(
@@ -250,7 +252,7 @@ def located_all(connection: Connection, leases: Sequence[Lease]) -> list[Lease]:
         hosts.update(_hosts(connection, {row.host_name for row in rows} - hosts.keys()))
         for row in rows:
             claims[row.lease_id].append(_claim(row, hosts))
-    return [lease.with_(claims=tuple(claims[lease.id])) for lease in leases]
+    return [_with_claims(lease, claims[lease.id]) for lease in leases]
 
 
 def locate(
@@ -383,7 +385,7 @@ def insert_claims(connection: Connection, *leases: Lease) -> None:
     rows = [
         {column.name: getattr(claim, column.name) for column in _CLAIM_COLUMNS}
         for lease in leases
-        for claim in lease.claims
+        for claim in (*lease.claims, *map(_mirrored, lease.others))
     ]
     if rows:
         connection.execute(_INSERT_CLAIMS, rows)
@@ -554,7 +556,8 @@ def events(connection: Connection, lease_id: str) -> list[RecordedEvent]:
 def unsettled(connection: Connection) -> list[str]:
     """Return the ids of the leases for which the engine still has steps to take, oldest first.
 
-    They are CLAIMED, BOOTING or RELEASING, or in ERROR with claims, a server, a binding or an admission left.
+    They are CLAIMED, BOOTING or RELEASING, or cGPUs of them move, or they are in ERROR with claims, a server, a binding
+    or an admission left.
     """
     something_left = or_(
         exists().where(_CLAIMS.c.lease_id == _LEASES.c.id),
@@ -562,11 +565,18 @@ def unsettled(connection: Connection) -> list[str]:
         _LEASES.c.bound_host.is_not(None),
         _LEASES.c.admitted_address.is_not(None),
     )
-    moving = _LEASES.c.status.in_([Status.CLAIMED, Status.BOOTING, Status.RELEASING])
+    on_the_way = _LEASES.c.status.in_([Status.CLAIMED, Status.BOOTING, Status.RELEASING])
     query = select(_LEASES.c.id).where(
-        or_(moving, and_(_LEASES.c.status == Status.ERROR, something_left))
+        or_(on_the_way, and_(_LEASES.c.status == Status.ERROR, something_left))
     )
-    return list(connection.scalars(_oldest_first(query)))
+    # By itself, so that the index finds it: most leases are ACTIVE.
+    moving = select(_LEASES.c.id).where(
+        _LEASES.c.moving.is_not(None), _LEASES.c.status == Status.ACTIVE
+    )
+    return [
+        *connection.scalars(_oldest_first(query)),
+        *connection.scalars(_oldest_first(moving)),
+    ]
 
 
 def servers(connection: Connection, status: Status) -> list[tuple[str, str | None, str | None]]:
@@ -641,12 +651,20 @@ def stored(connection: Connection, project_id: str) -> int:
     return connection.scalars(query).one()
 
 
-def forget_daemons(connection: Connection, lease_id: str, host: str) -> None:
-    """Note that no daemon of its own is left of a lease on *host*; their ports may be given to other leases."""
+def forget_daemons(
+    connection: Connection, lease_id: str, host: str, *, only_others: bool = False
+) -> None:
+    """Note that no daemon of its own is left of a lease on *host*; their ports may be given to other leases.
+
+    With *only_others*, that is so of those of `Lease.others`.
+    """
+    query = update_rows(_CLAIMS).where(
+        _CLAIMS.c.lease_id == lease_id, _CLAIMS.c.daemon_host == host
+    )
+    if only_others:
+        query = query.where(_CLAIMS.c.position < 0)
     connection.execute(
-        update_rows(_CLAIMS)
-        .where(_CLAIMS.c.lease_id == lease_id, _CLAIMS.c.daemon_host == host)
-        .values(daemon_host=None, daemon_port=None, daemon_device=0)
+        query.values(daemon_host=None, daemon_port=None, daemon_device=0, daemon_turn=0)
     )
 
 
@@ -668,6 +686,18 @@ def _claim(row: Sequence[Any], hosts: Mapping[str, GpuHost]) -> Claim:
     claim = Claim(*row[:-3])
     gpu = ClaimedGpu(claim.gpu_uuid, daemon_port, withdrawn_reason, hosts[host_name])
     return replace(claim, claimed_gpu=gpu)
+
+
+def _with_claims(lease: Lease, claims: Sequence[Claim]) -> Lease:
+    """Return *lease* with the claims of its rows, which are by position."""
+    own = tuple(claim for claim in claims if claim.position >= 0)
+    others = [_mirrored(claim) for claim in claims if claim.position < 0]
+    return lease.with_(claims=own, others=tuple(reversed(others)))
+
+
+def _mirrored(claim: Claim) -> Claim:
+    """Return a claim of `Lease.others` with the position that its row has, and of its row with that of its cGPU."""
+    return replace(claim, position=-1 - claim.position)
 
 
 def _check_columns(changes: Mapping[str, Any]) -> None:

@@ -154,7 +154,9 @@ def state(session: Session, timeout: float) -> CloudState:
         leases=_leases(session),
         degraded=_degraded(session, monitored, timeout, now),
         longest_wait=_longest_wait(session, now),
-        cgpus=session.scalars(select(func.count()).select_from(ClaimRow)).one(),
+        cgpus=session.scalars(
+            select(func.count()).select_from(ClaimRow).where(ClaimRow.position >= 0)
+        ).one(),
         disputed=session.scalars(select(func.count(distinct(DisputedGpuRow.gpu_uuid)))).one(),
         gpus=_gpus(session),
         monitors=_agents(
@@ -222,6 +224,7 @@ def _degraded(
         .join(LeaseRow, LeaseRow.id == ClaimRow.lease_id)
         .where(
             LeaseRow.status.in_(ENTITLED),
+            ClaimRow.position >= 0,
             or_(GpuRow.withdrawn_reason.is_not(None), GpuRow.host_name.in_(silent)),
         )
     )

@@ -370,6 +370,7 @@ class LeaseRow(Base):
             **_set_only("released_at"),
         ),
         Index("ix_leases_bound_host", "bound_host", **_set_only("bound_host")),
+        Index("ix_leases_moving", "moving", **_set_only("moving")),
         Index("uq_leases_server_id", "server_id", unique=True, **_set_only("server_id")),
         Index("uq_leases_request_key", "request_key", unique=True, **_set_only("request_key")),
         Index(
@@ -438,6 +439,9 @@ class LeaseRow(Base):
     ends_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
     warned_end: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
     claimed_models: Mapped[str | None] = mapped_column(Text)
+    moving: Mapped[str | None] = mapped_column(String(16))
+    move_kind: Mapped[str | None] = mapped_column(String(16))
+    moving_since: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
 
     claims: Mapped[list[ClaimRow]] = relationship(
         back_populates="lease", order_by="ClaimRow.position", lazy="selectin"
@@ -500,7 +504,11 @@ class ProjectRow(Base):
 
 
 class ClaimRow(Base):
-    """One cGPU: the share of one GPU that one lease claims: `gsaas.objects.lease.Claim`. A return deletes the row."""
+    """One cGPU: the share of one GPU that one lease claims: `gsaas.objects.lease.Claim`. A return deletes the row.
+
+    A cGPU that moves has two rows: the one of `Lease.others` has the position -1 - n for cGPU n. So one index keeps the
+    ports of all daemons apart, and all that is claimed of a GPU is in one table.
+    """
 
     __tablename__ = "claims"
     __table_args__ = (
@@ -539,6 +547,7 @@ class ClaimRow(Base):
     daemon_port: Mapped[int | None]
     daemon_device: Mapped[int] = mapped_column(server_default=text("0"))
     """Processes of earlier releases insert rows without it."""
+    daemon_turn: Mapped[int] = mapped_column(server_default=text("0"))
 
     lease: Mapped[LeaseRow] = relationship(back_populates="claims")
     gpu: Mapped[GpuRow] = relationship(lazy="joined", innerjoin=True)

@@ -4,7 +4,18 @@
 from __future__ import annotations
 
 from oslo_db.exception import DBDuplicateEntry
-from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, true, update
+from sqlalchemy import (
+    Connection,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    true,
+    update,
+)
 
 from gsaas.db.database import OvertakenError
 from gsaas.db.leases import LIVE
@@ -22,6 +33,8 @@ from gsaas.objects.reservation import LIVE as LIVE_RESERVATIONS
 
 _PROJECTS = table_of(ProjectRow)
 
+_OF_LEASE = and_(ClaimRow.lease_id == LeaseRow.id, ClaimRow.position >= 0)
+"""A cGPU that moves has two claims for a while, and counts once: nobody of its project has asked for that."""
 COUNTED = tuple(status for status in LIVE if status is not Status.QUEUED)
 """Statuses of leases that count for quotas until their GPUs are returned."""
 
@@ -32,7 +45,7 @@ _CLAIMED = (
         func.count(ClaimRow.position).label("cgpus"),
         func.coalesce(func.sum(ClaimRow.memory_mb), 0).label("memory_mb"),
     )
-    .join_from(LeaseRow, ClaimRow, isouter=True)
+    .join_from(LeaseRow, ClaimRow, _OF_LEASE, isouter=True)
     .where(
         LeaseRow.project_id == bindparam("project"),
         LeaseRow.status.in_(COUNTED),
@@ -91,7 +104,7 @@ def projects_with(connection: Connection, cgpus: int) -> int:
     """Return how many projects have *cgpus* cGPUs or more now."""
     query = (
         select(LeaseRow.project_id)
-        .join_from(LeaseRow, ClaimRow)
+        .join_from(LeaseRow, ClaimRow, _OF_LEASE)
         .where(LeaseRow.status.in_(COUNTED), LeaseRow.released_at.is_(None))
         .group_by(LeaseRow.project_id)
         .having(func.count() >= cgpus)

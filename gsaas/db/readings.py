@@ -60,7 +60,7 @@ _QUIET: ColumnElement[int] = literal_column(str(QUIET_BYTES))
 _CLAIMED = (
     select(_CLAIMS.c.lease_id, _CLAIMS.c.position, _CLAIMS.c.gpu_uuid, _LEASES.c.claimed_at)
     .join_from(_CLAIMS, _LEASES)
-    .where(_CLAIMS.c.gpu_uuid.in_(bindparam("gpus", expanding=True)))
+    .where(_CLAIMS.c.gpu_uuid.in_(bindparam("gpus", expanding=True)), _CLAIMS.c.position >= 0)
 )
 KEPT = datetime.timedelta(days=1)
 _SLICE = datetime.timedelta(minutes=10)

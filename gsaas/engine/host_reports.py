@@ -149,13 +149,14 @@ def _daemon(key: str, data: Mapping[str, Any], left_out: LeftOut) -> dict[str, A
         ),
         "port": fields.optional("port", received.integer, 1, 65535) or 0,
         "ports": fields.optional("ports", received.integer, 1, 65535) or 1,
+        "turn": fields.optional("turn", received.integer, 0, 1) or 0,
         "memory_mb": fields.optional("memory_mb", received.integer, 1, MAX_INTEGER),
         "state": fields.optional("state", DaemonState) or DaemonState.UNRESPONSIVE,
         "restarts": fields.optional("restarts", received.integer, 0, MAX_INTEGER) or 0,
         "detail": fields.optional("detail", received.text),
         "failed_starts": fields.optional("failed_starts", received.integer, 0, MAX_INTEGER) or 0,
     }
-    optional = {"other_gpus", "ports", "failed_starts"} - data.keys()
+    optional = {"other_gpus", "ports", "turn", "failed_starts"} - data.keys()
     return {name: value for name, value in stored.items() if name not in optional}
 
 

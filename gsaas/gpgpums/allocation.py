@@ -21,7 +21,7 @@ from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Event, LeaseEvent, Status
 from gsaas.objects.placement import Placement, Share
-from gsaas.objects.ports import NoFreePort, PortRange
+from gsaas.objects.ports import NoFreePort
 from gsaas.objects.prices import models_text
 
 if TYPE_CHECKING:
@@ -62,10 +62,9 @@ def allocate(
         ]
     else:
         access, addresses = _reach(lease, {gpu.host for gpu in gpus.values()}, view)
-    daemons: Sequence[Mapping[str, Any]] = [{}] * len(placement.shares)
-    if ports := view.rules.access.daemon_ports.get(access.get("remoting", lease.remoting)):
-        hosts = [gpus[share.gpu_uuid].host for share in placement.shares]
-        daemons = _daemon_ports(lease, hosts, ports, view)
+    hosts = [gpus[share.gpu_uuid].host for share in placement.shares]
+    remoting = access.get("remoting", lease.remoting)
+    daemons = daemons_of(lease, remoting, range(lease.count), hosts, view)
     claims = tuple(
         Claim(lease.id, position, share.gpu_uuid, share.memory_mb, **{**address, **daemon})
         for position, (share, address, daemon) in enumerate(
@@ -112,18 +111,24 @@ def _reach(
     ]
 
 
-def _daemon_ports(
-    lease: Lease, hosts: Sequence[str], ports: PortRange, view: View
+def daemons_of(
+    lease: Lease, remoting: str, cgpus: Sequence[int], hosts: Sequence[str], view: View
 ) -> list[dict[str, Any]]:
-    """Return, for each cGPU, the fields of its claim that give it a daemon on the host of its GPU.
+    """Return the fields of the claims of these *cgpus* that give them daemons on the *hosts* of their GPUs.
 
-    Each has one of its own, unless one daemon serves all cGPUs of the lease, which are on one host then.
+    *remoting* is the remoting driver.
+
+    Each has one of its own, unless one daemon serves all cGPUs of the lease, which are on one host then. They are empty
+    if the daemons of the GPUs serve the cGPUs. Raises `NoDaemonPort`.
     """
+    ports = view.rules.access.daemon_ports.get(remoting)
     given: list[dict[str, Any]] = [{}] * len(hosts)
+    if not ports:
+        return given
     for host in sorted(set(hosts)):
         positions = [position for position, name in enumerate(hosts) if name == host]
         served = positions[:1] if lease.one_daemon else positions
-        names = [key_of_lease(lease.id, position) for position in served]
+        names = [key_of_lease(lease.id, cgpus[position]) for position in served]
         try:
             chosen = ports.choose(view.daemon_ports_on(host), names)
         except NoFreePort:

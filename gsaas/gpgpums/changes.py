@@ -152,7 +152,8 @@ class Return(LeaseChange):
     def plan(self, view: View) -> Entry:
         """Return the entry; raises `NotFound`."""
         before = view.lease(self.lease_id)
-        after = before.with_(claims=(), released_at=before.released_at or view.now)
+        released_at = before.released_at or view.now
+        after = before.with_(claims=(), others=(), moving=None, released_at=released_at)
         return _given_back(view, before, after)
 
 
@@ -361,7 +362,7 @@ def _ended(view: View, before: Lease, detail: str | None) -> Entry:
     is_fault = was_queued and detail is not None
     fault = {"fault_step": QUEUE_STEP, "fault_message": detail} if is_fault else {}
     lease, released = view.moved(before, Event.RELEASE, detail, waiter_seen_at=None, **fault)
-    lease = lease.with_(claims=())
+    lease = lease.with_(claims=(), others=(), moving=None)
     lease, finished = view.moved(lease, Event.FINISH, released_at=lease.released_at or view.now)
     entry = _given_back(view, before, lease)
     announced = [Announce(lease.id, Status.RELEASED)] if was_queued else []
@@ -371,7 +372,7 @@ def _ended(view: View, before: Lease, detail: str | None) -> Entry:
 def _given_back(view: View, before: Lease, after: Lease) -> Entry:
     """Return the entry with which a lease returns its claims, and what its reservation keeps then of them."""
     sizes = Counter[str]()
-    for claim in before.claims:
+    for claim in before.all_claims:
         sizes[claim.gpu_uuid] += claim.memory_mb
     gpus = {}
     for uuid, size in sizes.items():

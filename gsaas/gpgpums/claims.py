@@ -25,6 +25,7 @@ from gsaas.gpgpums.changes import Claim, Condition, Return, Terminate, place_wit
 from gsaas.gpgpums.committer import Announcer, Clients, Committer, end_each
 from gsaas.gpgpums.ledger import Ledger
 from gsaas.gpgpums.mirror import Mirror
+from gsaas.gpgpums.move_changes import EndMove, Move, Switch, Target, plan_move
 from gsaas.gpgpums.queue_manager import SILENT, QueueManager
 from gsaas.gpgpums.reservation_manager import ReservationManager
 from gsaas.gpgpums.rules import Rules
@@ -34,6 +35,7 @@ from gsaas.limits.cached import CachedLimits
 from gsaas.objects import host_names
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Lease
+from gsaas.objects.move import Kind
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import Request
 from gsaas.remoting.drivers import Drivers
@@ -214,6 +216,30 @@ class Claims:
             return self.terminate(lease_id, why, if_, because) is not None
         except exceptions.IllegalTransition:
             return False
+
+    def move(self, lease_id: str, target: Target, kind: Kind) -> Lease:
+        """Claim the GPUs that cGPUs of a lease are to move to, and return the lease; the engine does the rest.
+
+        If they go there already, nothing more is claimed. Raises `NotFound`, `LeaseNotMovable`, `NoDaemonPort`, and
+        `ClaimConflict` as `release` does.
+        """
+        return cast(Lease, self._committer.commit(Move(lease_id, target, kind)).lease)
+
+    def check_move(self, lease: Lease, target: Target, kind: Kind) -> Lease:
+        """Return *lease* as it would be after `move`, which changes nothing now; raises what that raises."""
+        return cast(
+            Lease, self._ledger.look(lambda view: plan_move(view, lease, target, kind)).lease
+        )
+
+    def switch(self, lease_id: str) -> None:
+        """Make the GPUs that cGPUs of a lease go to its own, if they still do; raises what `release` raises."""
+        with suppress(exceptions.NotFound):
+            self._committer.commit(Switch(lease_id))
+
+    def end_move(self, lease_id: str) -> None:
+        """Return the GPUs that a move of a lease has left unused; raises what `release` raises."""
+        with suppress(exceptions.NotFound):
+            self._committer.commit(EndMove(lease_id))
 
     def abandon(
         self, lease_id: str, why: str, silent_since: datetime.datetime | None = None

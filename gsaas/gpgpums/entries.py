@@ -81,6 +81,13 @@ class Entry:
         """Return whether it deletes all claims of its lease."""
         return bool(self.before and self.before.claims and self.lease and not self.lease.claims)
 
+    @property
+    def rewrites_claims(self) -> bool:
+        """Return whether it writes other claims in the place of those of its lease, because cGPUs of it move."""
+        if self.before is None or self.lease is None or not self.before.claims:
+            return False
+        return bool(self.lease.claims) and self.before.all_claims != self.lease.all_claims
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -102,7 +109,12 @@ class RowsNeededError(Exception):
         self.project_id = project_id
 
 
-REFUSALS = (exceptions.NoCapacity, exceptions.NeverFits, exceptions.QuotaExceeded)
+REFUSALS = (
+    exceptions.NoCapacity,
+    exceptions.NeverFits,
+    exceptions.QuotaExceeded,
+    exceptions.LeaseNotMovable,
+)
 """Outcomes that depend on which GPUs there are, and on what was planned before."""
 
 

@@ -149,7 +149,7 @@ class Ledger:
                         draft.set(place, _planned(changes[place], view))
                 known = {uuid: self.mirror.pool[uuid] for uuid in draft.unlocked}
             # Once it has some, it waits for no further ones: these might be earlier in the order.
-            self._lock(connection, draft, known, waits=waits and turn == 0)
+            self._lock(connection, draft, known, waits=waits and not draft.locked.gpus)
             if not draft.pending:
                 return
 
@@ -183,7 +183,7 @@ class Ledger:
     def _lock_claimed(self, connection: Connection, draft: Draft, *, waits: bool) -> None:
         """Lock the GPUs that the locked leases have claims on; forget the leases for which that is not possible."""
         locked = draft.locked
-        uuids = {claim.gpu_uuid for lease in locked.leases.values() for claim in lease.claims}
+        uuids = {claim.gpu_uuid for lease in locked.leases.values() for claim in lease.all_claims}
         uuids |= {share.gpu_uuid for shares in locked.shares.values() for share in shares}
         if not uuids:
             return
@@ -192,7 +192,7 @@ class Ledger:
         locked.leases = {
             lease.id: lease
             for lease in locked.leases.values()
-            if all(claim.gpu_uuid in locked.gpus for claim in lease.claims)
+            if all(claim.gpu_uuid in locked.gpus for claim in lease.all_claims)
         }
         with self.mirror.lock:
             self.mirror.put(map(self.mirror.gpu, rows))
@@ -291,14 +291,20 @@ def write(connection: Connection, draft: Draft) -> dict[str, Lease]:
     for entry in entries:
         _write_reservation(connection, entry)
     claiming = [stored.get(e.lease.id, e.lease) for e in entries if e.lease and e.claims]
-    holders = {claim.gpu_uuid: lease.id for lease in claiming for claim in lease.claims}
+    moving = [e.lease for e in entries if e.lease and e.rewrites_claims]
+    holders = {one.gpu_uuid: lease.id for lease in claiming for one in lease.claims}
+    new_holders = {one.gpu_uuid: lease.id for lease in moving for one in lease.all_claims}
     # After the leases, which the rows of GPUs refer to.
     claim_rows.write_gpus(
         connection,
-        [(gpu, holders.get(uuid) if gpu.exclusive else None) for uuid, gpu in sorted(gpus.items())],
+        [
+            (gpu, (holders | new_holders).get(uuid) if gpu.exclusive else None)
+            for uuid, gpu in sorted(gpus.items())
+        ],
     )
-    claim_rows.delete(connection, [e.before.id for e in entries if e.before and e.returns_claims])
-    leases.insert_claims(connection, *claiming)
+    without = [e.before.id for e in entries if e.before and (e.returns_claims or e.rewrites_claims)]
+    claim_rows.delete(connection, without)
+    leases.insert_claims(connection, *claiming, *moving)
     leases.record_events_of(connection, {e.lease.id: e.events for e in entries if e.lease})
     # Any other is read again when it is shown: its engine has to take steps first.
     usable = [lease for lease in claiming if lease.status == Status.ACTIVE]

@@ -199,8 +199,8 @@ class View:
         rows = queue_rows.waiting(self._connection, self.rules.queue.client_timeout)
         return queue.expected(self.pool, self._waiting(rows[:most]), ends, self.now)
 
-    def policy_of(self, lease: QueuedLease) -> Policy:
-        """Return the policy that a lease in the queue has named, if requests may still name it; else the default."""
+    def policy_of(self, lease: QueuedLease | Lease) -> Policy:
+        """Return the policy that a lease has named, if requests may still name it; else the default."""
         try:
             return self.policy(lease.policy)
         except (exceptions.UnknownPolicy, exceptions.PolicyNotAllowed) as error:
@@ -338,7 +338,7 @@ class View:
             *claim_rows.daemon_ports(self._connection, host),
             *(
                 claim.daemon_port
-                for claim in self._new_claims()
+                for claim in (*self._new_claims(), *self._others())
                 if claim.daemon_host == host and claim.daemon_port is not None
             ),
         ]
@@ -369,6 +369,12 @@ class View:
         for entry in self._planned:
             if entry.lease is not None and entry.claims:
                 yield entry.lease
+
+    def _others(self) -> Iterator[Claim]:
+        """Yield the claims that planned leases have besides those on their own GPUs."""
+        for entry in self._planned:
+            if entry.lease is not None:
+                yield from entry.lease.others
 
     def _new_claims(self) -> Iterator[Claim]:
         return (claim for lease in self._new_leases() for claim in lease.claims)

@@ -30,6 +30,8 @@ class Daemon:
     """The GPUs of the cGPUs of the lease that follow that one, and that it serves, too."""
     ports: int = 1
     """How many ports it has: `port` and those after it."""
+    turn: int = 0
+    """0, or 1 for the second of two daemons of a cGPU that moves on one host: both run for a while."""
 
     def __post_init__(self) -> None:
         if not 0 < self.port <= self.port + self.ports - 1 < 65536:
@@ -42,7 +44,7 @@ class Daemon:
         """The identity of the daemon on its host; names of files and control groups contain it."""
         if self.lease_id is None:
             return key_of_gpu(self.gpu_uuid)
-        return key_of_lease(self.lease_id, self.position)
+        return key_of_lease(self.lease_id, self.position, self.turn)
 
     @property
     def gpus(self) -> tuple[str, ...]:
@@ -59,9 +61,10 @@ class Daemon:
         return self.position + self.gpus.index(gpu_uuid)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain JSON values; monitors of earlier releases know neither `other_gpus` nor `ports`."""
+        """Return plain JSON values; monitors of earlier releases know none of `other_gpus`, `ports` and `turn`."""
         others = {"other_gpus": list(self.other_gpus)} if self.other_gpus else {}
         ports = {"ports": self.ports} if self.ports > 1 else {}
+        turn = {"turn": self.turn} if self.turn else {}
         return {
             "gpu_uuid": self.gpu_uuid,
             "port": self.port,
@@ -70,6 +73,7 @@ class Daemon:
             "position": self.position,
             **others,
             **ports,
+            **turn,
         }
 
     @classmethod
@@ -83,9 +87,9 @@ def key_of_gpu(gpu_uuid: str) -> str:
     return f"gpu-{gpu_uuid}".replace("/", "_")
 
 
-def key_of_lease(lease_id: str, position: int) -> str:
+def key_of_lease(lease_id: str, position: int, turn: int = 0) -> str:
     """Return the key of the daemon that serves a lease: its cGPU number *position*, and maybe some that follow."""
-    return f"{lease_id}-{position}"
+    return f"{lease_id}-{position}.{turn}" if turn else f"{lease_id}-{position}"
 
 
 @dataclass(frozen=True, order=True)

@@ -76,6 +76,8 @@ class Claim:
     """TCP port of that daemon."""
     daemon_device: int = 0
     """The cGPU's number among those that this daemon serves."""
+    daemon_turn: int = 0
+    """`gsaas.objects.daemon.Daemon.turn` of that daemon."""
     claimed_gpu: ClaimedGpu | None = None
     """Not a column: None where only the rows of the lease itself were read."""
 
@@ -84,7 +86,7 @@ class Claim:
         """Return the key of the daemon that serves it: `gsaas.objects.daemon.Daemon.key`."""
         if self.daemon_port is None:
             return key_of_gpu(self.gpu_uuid)
-        return key_of_lease(self.lease_id, self.position - self.daemon_device)
+        return key_of_lease(self.lease_id, self.position - self.daemon_device, self.daemon_turn)
 
     @property
     def gpu(self) -> ClaimedGpu:
@@ -207,8 +209,16 @@ class Lease:
     """The end of which its owner was warned last."""
     claimed_models: str | None = None
     """The models that `claimed_gpus` are of, in which parts: `gsaas.objects.prices.models_text`. None: not known."""
+    moving: str | None = None
+    """How far the move of cGPUs of it is, `gsaas.objects.move.Stage`; None: none moves."""
+    move_kind: str | None = None
+    """The kind of its last move, `gsaas.objects.move.Kind`."""
+    moving_since: datetime.datetime | None = None
+    """When that began."""
     claims: tuple[Claim, ...] = ()
     """Not a column: its cGPUs, by position."""
+    others: tuple[Claim, ...] = ()
+    """Not a column: of its cGPUs that move, the claims on the GPUs that they go to, or that they have left."""
 
     def with_(self, **changes: Any) -> Lease:
         """Return this lease with other values in the fields of *changes*; raises `TypeError` for an unknown field.
@@ -239,6 +249,11 @@ class Lease:
         """Return how many TCP ports each daemon has that serves it: that of the claim and those after it."""
         ports: int = self.requirements.get("ports_per_daemon", 1)
         return ports
+
+    @property
+    def all_claims(self) -> tuple[Claim, ...]:
+        """Return all that it claims of GPUs: of a cGPU that moves, both claims."""
+        return (*self.claims, *self.others)
 
     @property
     def is_ready(self) -> bool:

@@ -148,6 +148,8 @@ def describe(daemon: Daemon, restarts: int) -> str:
         facts["ports"] = daemon.ports
     if daemon.lease_id is not None:
         facts |= {"lease": daemon.lease_id, "cgpu": daemon.position}
+    if daemon.turn:
+        facts["turn"] = daemon.turn
     if daemon.other_gpus:
         facts["others"] = ",".join(map(quote, daemon.other_gpus))
     if daemon.memory_mb is not None:
@@ -171,6 +173,7 @@ def parse(description: str) -> tuple[Daemon, int]:
             position=int(facts.get("cgpu", "0")),
             other_gpus=tuple(map(unquote, facts["others"].split(","))) if "others" in facts else (),
             ports=int(facts.get("ports", "1")),
+            turn=int(facts.get("turn", "0")),
         )
         return daemon, int(facts["restarts"])
     except KeyError as error:

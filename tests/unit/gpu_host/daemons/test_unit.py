@@ -45,12 +45,15 @@ names = st.text("abcdefGPU-0123456789./", min_size=1, max_size=30)
     lease=st.none() | st.uuids().map(str),
     position=st.integers(0, 99),
     ports=st.integers(1, 3),
+    turn=st.integers(0, 1),
     restarts=st.integers(0, 1 << 20),
 )
 def test_a_monitor_reads_from_a_unit_which_daemon_it_is(
-    gpu, port, mib, lease, position, ports, restarts
+    gpu, port, mib, lease, position, ports, turn, restarts
 ):
-    daemon = Daemon(f"GPU-{gpu}", port, mib, lease, position if lease else 0, ports=ports)
+    daemon = Daemon(
+        f"GPU-{gpu}", port, mib, lease, position if lease else 0, ports=ports, turn=turn
+    )
     assert unit.parse(unit.describe(daemon, restarts)) == (daemon, restarts)
     assert unit.key(unit.name(daemon.key)) == daemon.key
 
