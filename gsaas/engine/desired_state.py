@@ -5,7 +5,8 @@
    that is gone, and its port may be given to another daemon.
 2. The claims of a lease record whether it has daemons of its own, from the claim until the end of each daemon is
    confirmed. So every daemon that may run can be found and ended.
-3. The fence of a GPU host admits the compute host whose endpoint has the binding of a lease, and the address from
+3. While a cGPU moves (`gsaas.objects.move`), both of its GPUs are served, until masked addresses lead to the new one.
+4. The fence of a GPU host admits the compute host whose endpoint has the binding of a lease, and the address from
    which the grant of a lease was redeemed.
 """
 
@@ -21,6 +22,7 @@ from gsaas.objects.device_kinds import CUDA, kind_of
 from gsaas.objects.gpu import EXCLUSIVE
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import ENTITLED
+from gsaas.objects.move import SERVED
 
 Reports = Mapping[str, Mapping[str, Any]]
 """GPU host -> the last report of its monitor, as `gsaas.objects.daemon.DaemonReport.to_dict()`."""
@@ -67,12 +69,17 @@ def desired(host: str, serial: int, leases: Iterable[Lease], addresses: Addresse
     for lease in leases:
         if lease.status not in ENTITLED:
             continue
-        for claim in lease.claims:
+        for claim in served_claims(lease):
             if claim.gpu.host_name == host:
                 if (daemon := daemon_of(lease, claim)) is not None:
                     daemons.add(daemon)
                 admissions.update(admissions_of(lease, claim, addresses))
     return DesiredState(serial, frozenset(daemons), frozenset(admissions))
+
+
+def served_claims(lease: Lease) -> tuple[Claim, ...]:
+    """Return the claims of an entitled lease whose GPU hosts serve its consumer."""
+    return lease.all_claims if lease.moving in SERVED else lease.claims
 
 
 def daemon_of(lease: Lease, claim: Claim) -> Daemon | None:
@@ -81,7 +88,9 @@ def daemon_of(lease: Lease, claim: Claim) -> Daemon | None:
         return None
     is_exclusive = lease.mode == EXCLUSIVE
     where = (claim.daemon_host, claim.daemon_port)
-    first, *others = (one for one in lease.claims if (one.daemon_host, one.daemon_port) == where)
+    first, *others = (
+        one for one in lease.all_claims if (one.daemon_host, one.daemon_port) == where
+    )
     return Daemon(
         gpu_uuid=first.gpu_uuid,
         port=claim.daemon_port,
@@ -91,6 +100,7 @@ def daemon_of(lease: Lease, claim: Claim) -> Daemon | None:
         position=first.position,
         other_gpus=tuple(one.gpu_uuid for one in others),
         ports=lease.ports_per_daemon,
+        turn=claim.daemon_turn,
     )
 
 
@@ -103,12 +113,14 @@ def admissions_of(lease: Lease, claim: Claim, addresses: Addresses) -> Iterator[
             yield Admission(each.ip, each.port)
 
 
-def observed(lease: Lease, reports: Reports, addresses: Addresses) -> GpuHostsState:
-    """Return the state of *lease* on its GPU hosts according to *reports*."""
+def observed(
+    lease: Lease, reports: Reports, addresses: Addresses, claims: Iterable[Claim] | None = None
+) -> GpuHostsState:
+    """Return the state of *lease* on its GPU hosts according to *reports*; with *claims*, of what these are about."""
     out_of_sync: list[str] = []
     not_ready: list[str] = []
     has_daemons = has_fence = hopeless = False
-    for claim in lease.claims:
+    for claim in lease.claims if claims is None else claims:
         host = claim.gpu.host_name
         report = reports.get(host)
         if (daemon := daemon_of(lease, claim)) is not None:

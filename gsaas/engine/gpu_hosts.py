@@ -19,7 +19,7 @@ from gsaas.engine import desired_state, host_reports
 from gsaas.engine.desired_state import DaemonChange, GpuHostsState
 from gsaas.objects.daemon import DesiredState
 from gsaas.objects.lease import Lease
-from gsaas.objects.lifecycle import Status
+from gsaas.objects.lifecycle import ENTITLED, Status
 from gsaas.rpc.hosts import AgentCallFailed
 from gsaas.rpc.monitor import MonitorClient
 
@@ -105,7 +105,7 @@ class GpuHosts:
             there = leases.on_gpus_of(session.connection(), host)
             state = desired_state.desired(host, report["serial"], there, _addresses(session, there))
         return HandledReport(
-            [lease.id for lease in there if lease.status != Status.ACTIVE],
+            [lease.id for lease in there if lease.status != Status.ACTIVE or lease.moving],
             desired_state.is_in_sync(report, state),
         )
 
@@ -117,13 +117,22 @@ class GpuHosts:
             state = self._desired(session, host, report["serial"])
         return desired_state.has_excess_admissions(report, state)
 
-    def observe(self, session: Session, lease: Lease) -> GpuHostsState:
-        """Return the state of *lease* on its GPU hosts, according to their last stored reports."""
-        names = {claim.gpu.host_name for claim in lease.claims}
+    def observe(self, session: Session, lease: Lease) -> tuple[GpuHostsState, GpuHostsState]:
+        """Return the state of *lease* on its GPU hosts, according to their last stored reports.
+
+        The second state is that of its other claims, `Lease.others`. What is to be cleaned up is in the first one
+        if the lease is over.
+        """
+        names = {claim.gpu.host_name for claim in lease.all_claims}
         if not names:
-            return GpuHostsState()
+            return GpuHostsState(), GpuHostsState()
         reports = hosts.monitor_reports(session, names)
-        return desired_state.observed(lease, reports, _addresses(session, [lease]))
+        addresses = _addresses(session, [lease])
+        own = lease.claims if lease.status in ENTITLED else lease.all_claims
+        return (
+            desired_state.observed(lease, reports, addresses, own),
+            desired_state.observed(lease, reports, addresses, lease.others),
+        )
 
     def _desired(self, session: Session, host: str, serial: int) -> DesiredState:
         there = leases.on_gpus_of(session.connection(), host)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import datetime
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from oslo_config import cfg
 from oslo_utils import timeutils
+from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from gsaas import exceptions
@@ -31,8 +32,9 @@ from gsaas.gpgpums.claims import Claims
 from gsaas.metrics import counted
 from gsaas.objects import timings
 from gsaas.objects.binding import binding_of
-from gsaas.objects.lease import Lease
-from gsaas.objects.lifecycle import Event, Status
+from gsaas.objects.lease import Claim, Lease
+from gsaas.objects.lifecycle import Event, LeaseEvent, Status
+from gsaas.objects.move import UNDONE, Stage
 from gsaas.remoting import user_data
 from gsaas.remoting.base import RemotingDriver
 from gsaas.remoting.devices import devices_of
@@ -68,6 +70,10 @@ class _Reconciliation:
         """The cloud or an agent did not answer. The reason may be in this engine alone: others are to try."""
         self.cleanup_requested = False
         """The GPU hosts were sent their desired state without the lease."""
+        self.move_cleanup_requested = False
+        """GPU hosts were sent their desired state without what a move has left unused."""
+        self.connections: int | None = None
+        """Open connections of the lease's programs, as its endpoint has counted them; None: it was not asked."""
         self.owned_until: float | None = None
         """Until then, as `time.monotonic` counts, no other engine executes steps of this lease."""
         self.watches = False
@@ -261,12 +267,12 @@ class LeaseReconciler:
         )
 
     def _observe(self, lease_id: str, state: _Reconciliation) -> tuple[Lease, steps.ObservedState]:
-        gpu_hosts, bindings = GpuHostsState(), None
+        gpu_hosts, others, bindings = GpuHostsState(), GpuHostsState(), None
         with self._database.read() as session:
             lease = leases.get(session.connection(), lease_id)
             state.status = lease.status
             if lease.claimed_at is not None:
-                gpu_hosts = self._gpu_hosts.observe(session, lease)
+                gpu_hosts, others = self._gpu_hosts.observe(session, lease)
                 if not lease.has_server:
                     bindings = _bindings_on(session, lease.bound_host, state)
         if lease.claimed_at is None:  # it is or was in the queue, and never had anything
@@ -280,6 +286,9 @@ class LeaseReconciler:
             gpu_hosts=gpu_hosts,
             unconfirmed_gpu_hosts=frozenset(state.unconfirmed_gpu_hosts),
             cleanup_requested=state.cleanup_requested,
+            move_cleanup_requested=state.move_cleanup_requested,
+            others=others,
+            connections=state.connections,
         )
         return lease, observed
 
@@ -357,6 +366,20 @@ class LeaseReconciler:
                 self._gpu_hosts.reconcile(host)
             case steps.CleanUpGpuHosts():
                 self._clean_up_gpu_hosts(lease, state)
+            case steps.CountConnections(host):
+                state.connections = self._count_connections(lease, host)
+            case steps.SwitchGpus():
+                self._claims.switch(lease.id)
+            case steps.UndoMove(reason):
+                self._leave(lease, Stage.STARTING, UNDONE, reason)
+            case steps.Remap(host):
+                self._remap(lease, host, state)
+            case steps.LeaveFormerGpus():
+                self._leave(lease, Stage.SWITCHED)
+            case steps.CleanUpMove():
+                self._clean_up_move(lease, state)
+            case steps.EndMove():
+                self._claims.end_move(lease.id)
             case steps.RecordActivationTime():
                 self._update(
                     lease, timings=self._timings_with(lease, timings.ACTIVATION, Event.BOOT)
@@ -424,14 +447,30 @@ class LeaseReconciler:
     def _clean_up_gpu_hosts(self, lease: Lease, state: _Reconciliation) -> None:
         """Send each GPU host its desired state without the lease; record which have no daemon of it any more."""
         state.cleanup_requested = True
-        forgotten = {claim.gpu.host_name: claim.gpu.host.forgotten for claim in lease.claims}
-        for host in sorted(name for name, is_forgotten in forgotten.items() if not is_forgotten):
+        self._end_daemons(lease, lease.all_claims, state)
+        if lease.admitted_address is not None and not state.unconfirmed_gpu_hosts:
+            # A fence has changed when its monitor answers; only daemons end later.
+            self._update(lease, admitted_address=None)
+
+    def _clean_up_move(self, lease: Lease, state: _Reconciliation) -> None:
+        """Send the GPU hosts that a move has left their desired state; record which have no daemon left of it."""
+        state.move_cleanup_requested = True
+        self._end_daemons(lease, lease.others, state)
+
+    def _end_daemons(self, lease: Lease, claims: Sequence[Claim], state: _Reconciliation) -> None:
+        """Send the hosts of *claims* their desired state without these; record which have no daemon of them."""
+        forgotten = {claim.gpu.host_name: claim.gpu.host.forgotten for claim in claims}
+        for host in sorted(forgotten):
             own_daemons = {
                 daemon.key
-                for claim in lease.claims
+                for claim in claims
                 if claim.daemon_host == host
                 and (daemon := desired_state.daemon_of(lease, claim)) is not None
             }
+            if forgotten[host]:
+                if own_daemons:
+                    self._forget_daemons(lease, host, claims)
+                continue
             try:
                 report = self._gpu_hosts.reconcile(host)
             except AgentCallFailed as error:
@@ -446,10 +485,56 @@ class LeaseReconciler:
             if left := own_daemons & report["daemons"].keys():
                 LOG.debug("lease %s: %s still has %s", lease.id, host, ", ".join(sorted(left)))
             elif own_daemons:
-                self._forget_daemons(lease, host)
-        if lease.admitted_address is not None and not state.unconfirmed_gpu_hosts:
-            # A fence has changed when its monitor answers; only daemons end later.
-            self._update(lease, admitted_address=None)
+                self._forget_daemons(lease, host, claims)
+
+    def _count_connections(self, lease: Lease, host: str) -> int:
+        """Return how many connections of the lease's programs are open. Raises `AgentCallFailed`."""
+        counted_there = self.agents.endpoint.connections(host, lease.port_id or "")
+        if counted_there is None:
+            raise AgentCallFailed(f"the endpoint of {host} cannot count connections")
+        return counted_there
+
+    def _remap(self, lease: Lease, host: str, state: _Reconciliation) -> None:
+        """Have the binding lead to the new GPUs of a lease, and to no others; record that.
+
+        While its tap is missing, the endpoint does not say whether its kernel still has a former binding. That of a VM
+        is removed then, which it confirms, and is sent again by a later step. Raises `AgentCallFailed`.
+        """
+        present, serial = self._next_order(lease, host)
+        state.confirmed_bindings = self._apply_binding(host, present, serial)
+        if all(each["installed"] for each in state.confirmed_bindings.values()):
+            self._leave(lease, Stage.SWITCHED)
+            return
+        if not lease.has_server or lease.port_id is None:
+            raise AgentCallFailed(f"the endpoint of {host} has not installed the binding")
+        _, serial = self._next_order(lease, host)
+        self.agents.endpoint.remove(host, lease.port_id, serial)
+        state.confirmed_bindings = {}
+        self._leave(lease, Stage.SWITCHED, bound_host=None)
+
+    def _leave(
+        self,
+        lease: Lease,
+        stage: Stage,
+        event: str | None = None,
+        detail: str | None = None,
+        **changes: object,
+    ) -> None:
+        """Record that the other claims of a lease that moves are not used, if its move is still at *stage*."""
+
+        def write(connection: Connection) -> None:
+            present = leases.lock(connection, lease.id)
+            if present.status != Status.ACTIVE or present.moving != stage:
+                return
+            leases.write(
+                connection, present.with_(moving=Stage.ENDING, **changes), "moving", *changes
+            )
+            if event is not None:
+                leases.record_events(
+                    connection, lease.id, [LeaseEvent(event, present.status, detail)]
+                )
+
+        self._database.change(write)
 
     def _create_server(self, lease: Lease) -> None:
         request = {"name": lease.name, **lease.server_request}
@@ -531,8 +616,13 @@ class LeaseReconciler:
     def _update(self, lease: Lease, **changes: object) -> None:
         self._database.change(lambda connection: leases.update(connection, lease.id, **changes))
 
-    def _forget_daemons(self, lease: Lease, host: str) -> None:
-        self._database.change(lambda connection: leases.forget_daemons(connection, lease.id, host))
+    def _forget_daemons(self, lease: Lease, host: str, claims: Sequence[Claim]) -> None:
+        only_others = claims is lease.others
+        self._database.change(
+            lambda connection: leases.forget_daemons(
+                connection, lease.id, host, only_others=only_others
+            )
+        )
 
 
 def owner_of(lease: Lease) -> Owner:

@@ -17,6 +17,8 @@
 7. A lease without a server has none to make, follow or delete; the other steps are the same.
 8. The lease of a plain server has a server from the beginning, which its owner has made. It is followed like any other,
    also while its lease waits in the queue, and it is never deleted: a lease that is over only forgets it.
+9. cGPUs that move are served on both GPUs before masked addresses lead to the new one, and until they no longer lead to
+   the old one. Until they are switched, a move that cannot go on is undone, and the lease goes on as it was.
 
 This module knows no database, cloud, message bus or clock.
 """
@@ -31,6 +33,7 @@ from gsaas.cloud.base import Port, Server, ServerStatus
 from gsaas.engine.desired_state import NOTHING_ON_GPU_HOSTS, START_ATTEMPTS, GpuHostsState
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import Status
+from gsaas.objects.move import Kind, Stage
 from gsaas.objects.request import ANY
 from gsaas.objects.timings import ACTIVATION
 
@@ -104,6 +107,47 @@ class UpdateMonitor:
 @dataclass(frozen=True)
 class CleanUpGpuHosts:
     """Have the GPU hosts end the lease's daemons and admit its consumer no longer; record what they confirm."""
+
+
+@dataclass(frozen=True)
+class CountConnections:
+    """Ask the endpoint of *host* how many connections of the lease's programs to its cGPUs are open."""
+
+    host: str
+
+
+@dataclass(frozen=True)
+class SwitchGpus:
+    """Make the GPUs that cGPUs go to those of the lease."""
+
+
+@dataclass(frozen=True)
+class UndoMove:
+    """Give up a move before its cGPUs are switched."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Remap:
+    """Send the endpoint of *host* the binding with the new GPUs, and record that it leads to no others any more."""
+
+    host: str
+
+
+@dataclass(frozen=True)
+class LeaveFormerGpus:
+    """Record that no binding leads to the former GPUs of cGPUs that moved."""
+
+
+@dataclass(frozen=True)
+class CleanUpMove:
+    """Have the GPU hosts serve what a move has left unused no longer; record what they confirm."""
+
+
+@dataclass(frozen=True)
+class EndMove:
+    """Return the GPUs that a move has left unused to the pool."""
 
 
 @dataclass(frozen=True)
@@ -182,6 +226,13 @@ Step = (
     | ChangeBinding
     | UpdateMonitor
     | CleanUpGpuHosts
+    | CountConnections
+    | SwitchGpus
+    | UndoMove
+    | Remap
+    | LeaveFormerGpus
+    | CleanUpMove
+    | EndMove
     | RecordActivationTime
     | Activate
     | Release
@@ -215,6 +266,12 @@ class ObservedState:
     """GPU hosts whose monitors did not confirm a call of this reconciliation."""
     cleanup_requested: bool = False
     """This reconciliation has sent the GPU hosts their desired state without the lease (`CleanUpGpuHosts`)."""
+    move_cleanup_requested: bool = False
+    """This reconciliation has sent GPU hosts their desired state without what a move left unused (`CleanUpMove`)."""
+    others: GpuHostsState = NOTHING_ON_GPU_HOSTS
+    """The state of the other claims of cGPUs that move, `Lease.others`, on their GPU hosts."""
+    connections: int | None = None
+    """What `CountConnections` has found in this reconciliation; None: it was not asked."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +299,12 @@ def next_step(
         case Status.CLAIMED if not lease.has_server:
             return _activate_without_server(lease, observed, age, timeouts)
         case Status.ACTIVE if not lease.has_server:
-            return _apply_local_binding(lease, observed) or _update_monitor(observed) or Idle()
+            return (
+                _apply_local_binding(lease, observed)
+                or _update_monitor(observed)
+                or _move(lease, observed, now, timeouts)
+                or Idle()
+            )
         case Status.CLAIMED if lease.plain_server_id is not None:
             return _take_plain_server(observed)
         case Status.CLAIMED:
@@ -258,7 +320,7 @@ def next_step(
                 return Fail("boot-server", _boot_timeout_message(observed, timeouts.boot))
             return step
         case Status.ACTIVE:
-            return _follow_server(lease, observed)
+            return _follow_server(lease, observed, now, timeouts)
         case Status.RELEASING | Status.ERROR | Status.RELEASED:
             return _clean_up(lease, observed)
 
@@ -407,7 +469,9 @@ def _boot(lease: Lease, observed: ObservedState, now: datetime.datetime) -> Step
     return _wait_for_gpu_hosts(observed) or Activate()
 
 
-def _follow_server(lease: Lease, observed: ObservedState) -> Step:
+def _follow_server(
+    lease: Lease, observed: ObservedState, now: datetime.datetime, timeouts: Timeouts
+) -> Step:
     """Return the next step of an ACTIVE lease."""
     server = observed.server
     if observed.cloud_error is not None:
@@ -417,8 +481,73 @@ def _follow_server(lease: Lease, observed: ObservedState) -> Step:
     if server.status is ServerStatus.SHELVED:
         return ReleaseShelved()
     if server.host is None or server.port is None:
-        return Idle() if lease.bound_host is None else RemoveBinding(lease.bound_host)
-    return _connect(lease, server, server.host, server.port, observed) or Idle()
+        if lease.bound_host is not None:
+            return RemoveBinding(lease.bound_host)
+        return _move(lease, observed, now, timeouts) or Idle()
+    return (
+        _connect(lease, server, server.host, server.port, observed)
+        or _move(lease, observed, now, timeouts)
+        or Idle()
+    )
+
+
+def _move(
+    lease: Lease, observed: ObservedState, now: datetime.datetime, timeouts: Timeouts
+) -> Step | None:
+    """Return the next step of the move of cGPUs of an ACTIVE lease; None if none moves."""
+    match lease.moving:
+        case Stage.STARTING:
+            return _start_move(lease, observed, now, timeouts)
+        case Stage.SWITCHED:
+            if lease.bound_host is None:
+                return LeaveFormerGpus()
+            if observed.endpoint_unconfirmed:
+                return Wait("its endpoint confirms that the binding leads to its new GPUs")
+            return Remap(lease.bound_host)
+        case Stage.ENDING:
+            if not observed.move_cleanup_requested:
+                return CleanUpMove()
+            if observed.others.has_daemons or observed.unconfirmed_gpu_hosts:
+                return Wait(
+                    "GPU hosts confirm that they serve it no longer where it has moved from"
+                )
+            return EndMove()
+        case _:
+            return None
+
+
+def _start_move(
+    lease: Lease, observed: ObservedState, now: datetime.datetime, timeouts: Timeouts
+) -> Step:
+    """Return the next step until the GPUs that cGPUs go to are those of the lease.
+
+    A checkpoint provider, which would keep connections, would take over between the last two of them: all is ready
+    where the cGPUs go to, and programs still use the GPUs where they are.
+    """
+    others = observed.others
+    if any(each.gpu.host.forgotten or each.gpu.withdrawn_reason for each in lease.others):
+        return UndoMove("a GPU that it was to move to has failed, or is gone")
+    if others.hopeless:
+        return UndoMove(f"where it was to move to, {others.not_ready_reason}")
+    host = others.out_of_sync_host
+    waits_for = others.not_ready_reason or (host and "the monitor of a GPU host does not answer")
+    if waits_for is None and lease.move_kind == Kind.IDLE and lease.bound_host is not None:
+        if observed.connections is None and not observed.endpoint_unconfirmed:
+            return CountConnections(lease.bound_host)
+        if observed.connections is None:
+            waits_for = "the endpoint of its host does not say whether connections are open"
+        elif observed.connections > 0:
+            many = observed.connections
+            open_ = "1 connection is" if many == 1 else f"{many} connections are"
+            return UndoMove(f"{open_} open, and it was not to cut any")
+    if waits_for is None:
+        return SwitchGpus()
+    age = (now - (lease.moving_since or now)).total_seconds()
+    if age > timeouts.boot:
+        return UndoMove(f"it could not move within {timeouts.boot:g} s: {waits_for}")
+    if host is not None and host not in observed.unconfirmed_gpu_hosts:
+        return UpdateMonitor(host)
+    return Wait(waits_for)
 
 
 def _connect(

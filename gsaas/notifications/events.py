@@ -8,6 +8,9 @@ activate  it can be used                                    lease.activate
 fail      a step of its launch has failed                   lease.fail
 idle      its owner is warned: nothing uses it               lease.idle
 ending    its owner is warned: its end is near               lease.ending
+move      cGPUs of it begin to go to other GPUs              lease.move.start
+moved     its programs reach them there                     lease.move.end
+move-undone  they stay where they were                      lease.move.undo
 release   it is to end                                      lease.release.start
 finish    all that it had is returned                       lease.release.end
 
@@ -17,11 +20,13 @@ Each event of a reservation leads to the notification of the same name, such as 
 from __future__ import annotations
 
 from gsaas.objects.lifecycle import ENDING, IDLE, Event
+from gsaas.objects.move import MOVE, MOVED, UNDONE
 from gsaas.objects.reservation import ReservationEvent
 
 CREATE_START, CREATE_END = "lease.create.start", "lease.create.end"
 ACTIVATE, FAIL = "lease.activate", "lease.fail"
 WARNED, END_NEAR = "lease.idle", "lease.ending"
+MOVE_START, MOVE_END, MOVE_UNDO = "lease.move.start", "lease.move.end", "lease.move.undo"
 RELEASE_START, RELEASE_END = "lease.release.start", "lease.release.end"
 QUOTA_EXCEEDED = "quota.exceeded"
 GPU_WITHDRAWN, GPU_RETURNED = "gpu.withdrawn", "gpu.returned"
@@ -36,6 +41,9 @@ PRIORITIES = {
     FAIL: ERROR,
     WARNED: WARN,
     END_NEAR: WARN,
+    MOVE_START: INFO,
+    MOVE_END: INFO,
+    MOVE_UNDO: WARN,
     RELEASE_START: INFO,
     RELEASE_END: INFO,
     QUOTA_EXCEEDED: WARN,
@@ -54,6 +62,9 @@ _BY_EVENT = {
     Event.FAIL: (FAIL,),
     IDLE: (WARNED,),
     ENDING: (END_NEAR,),
+    MOVE: (MOVE_START,),
+    MOVED: (MOVE_END,),
+    UNDONE: (MOVE_UNDO,),
     Event.RELEASE: (RELEASE_START,),
     Event.FINISH: (RELEASE_END,),
 }

@@ -35,7 +35,7 @@ class Traffic:
     received: int
     """Bytes from daemons to the VM."""
     connections: int
-    """Tracked connections of the VM to daemons."""
+    """Open connections of the VM to daemons."""
 
     def to_dict(self) -> dict[str, int]:
         """Return the traffic in JSON's types."""

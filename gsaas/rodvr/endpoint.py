@@ -220,6 +220,25 @@ class Endpoint:
                 self._reconcile(connections=True)
             return EndpointAudit((*self._ports.all(), *self._local.all()), told)
 
+    def connections(self, port_id: str) -> int | None:
+        """Return how many connections to daemons the VM or the programs of a binding have open now.
+
+        None if the kernel does not tell; 0 for a binding that does not exist.
+        """
+        with self._lock:
+            if not self._kernel.synced:
+                return None
+            datapath = self._kernel.datapath
+            try:
+                if (masked := self._local.masked_of(port_id)) is not None:
+                    found = datapath.open_local_connections()
+                    return sum(found.get(each, 0) for each in masked)
+                counts = datapath.open_connections()
+            except OSError as error:
+                LOG.warning("connections of %s could not be counted: %s", port_id, error)
+                return None
+            return sum(counts.get(each, 0) for each in self._ports.identities.of_port(port_id))
+
     def _remove_port(self, port_id: str) -> None:
         if self._ports.discard(port_id):
             self._reconcile()

@@ -55,6 +55,11 @@ class LocalBindings:
         self._desired = {binding.port_id: binding for binding in bindings}
         self._complete = True
 
+    def masked_of(self, port_id: str) -> frozenset[Address] | None:
+        """Return the masked addresses of the local binding of *port_id*; None if there is none."""
+        binding = self._desired.get(port_id)
+        return None if binding is None else frozenset(binding.mappings)
+
     def put(self, binding: LocalBinding) -> LocalBinding | None:
         """Add *binding* to the desired ones; return the one that it replaces, None if there is none."""
         former = self._desired.pop(binding.port_id, None)

@@ -118,6 +118,10 @@ class EndpointService:
         with self._call_lock:
             return self._endpoint.audit(repair=repair).to_dict()
 
+    def connections(self, context: RequestContext, port_id: str) -> int | None:
+        """Return how many connections of a port's programs to daemons are open; None if the kernel does not tell."""
+        return self._endpoint.connections(port_id)
+
     def _begin(self, port_id: str, serial: int) -> None:
         self._serials.check(port_id, serial)
         self._serials.record(port_id, serial)

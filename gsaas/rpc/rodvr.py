@@ -18,7 +18,7 @@ class EndpointClient:
 
     1.0  apply, remove
     1.1  both have a *serial*, `gsaas.db.hosts.next_serial`; a binding may have `other_ips`
-    1.2  audit; the others are still sent as those of 1.1, which endpoints of the release before serve
+    1.2  audit, connections; the others are still sent as those of 1.1, which endpoints of the release before serve
 
     Of two orders for a port, the one with the larger serial counts, in whatever order they arrive. Each returns the
     report on that port, `gsaas.objects.endpoint_report.EndpointReport.to_dict()`, or raises
@@ -61,3 +61,10 @@ class EndpointClient:
             return EndpointAudit.from_dict(answer)
         except (ValueError, TypeError, KeyError) as error:
             raise AgentCallFailed(f"the endpoint of {host} sent no valid audit: {error}") from error
+
+    def connections(self, host: str, port_id: str) -> int | None:
+        """Return how many connections of a port's programs to daemons are open; None if the kernel does not tell."""
+        counted: int | None = self._agents.call(
+            host, "connections", version=self.VERSION, port_id=port_id
+        )
+        return counted

@@ -100,7 +100,7 @@ def lasting(first: Iterable[Difference], second: Iterable[Difference]) -> list[D
 
 def in_flight(lease: Lease, now: datetime.datetime, settle: float) -> bool:
     """Return whether an engine takes steps of *lease*, or it was changed in the last *settle* seconds."""
-    if lease.status in (Status.CLAIMED, Status.BOOTING, Status.RELEASING):
+    if lease.status in (Status.CLAIMED, Status.BOOTING, Status.RELEASING) or lease.moving:
         return True
     if lease.status == Status.ERROR and (lease.claims or lease.server_id or lease.bound_host):
         return True  # it is being cleaned up
@@ -276,7 +276,7 @@ def _monitor(
     there = [
         lease
         for lease in stored.leases.values()
-        if any(claim.gpu.host_name == host for claim in lease.claims)
+        if any(claim.gpu.host_name == host for claim in lease.all_claims)
     ]
     step = Step(Act.UPDATE_GPU_HOST, host)
     all_wanted = desired_state.desired(host, 0, there, stored.addresses)
@@ -327,7 +327,7 @@ def _ports_of(leases: Iterable[Lease]) -> set[str]:
     return {
         str((claim.daemon_port or claim.gpu.daemon_port) + offset)
         for lease in leases
-        for claim in lease.claims
+        for claim in lease.all_claims
         for offset in range(lease.ports_per_daemon)
     }
 

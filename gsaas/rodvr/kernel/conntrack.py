@@ -138,20 +138,31 @@ class Conntrack:
         ]
 
     def count_by_client(self, network: ipaddress.IPv4Network) -> dict[str, int]:
-        """Return address -> how many TCP connections were opened from there, of the addresses in *network*.
+        """Return address -> how many TCP connections from there are open, of the addresses in *network*.
 
-        Linux 5.18 and later leave out what was not translated, so the tables of other programs cost little.
+        The kernel remembers one for two minutes after it was closed; those do not count.
         """
-        translated = wire.be32(_STATUS, _DESTINATION_TRANSLATED)
-        only = translated + wire.be32(_STATUS_MASK, _DESTINATION_TRANSLATED)
-        counts = Counter(entry.client.ip for entry in self._entries(only))
+        counts = Counter(entry.client.ip for entry in self._open())
         return {ip: count for ip, count in counts.items() if ipaddress.IPv4Address(ip) in network}
+
+    def count_by_masked(self, network: ipaddress.IPv4Network) -> dict[Address, int]:
+        """Return address -> how many TCP connections to it are open, of those in *network*, the local prefix."""
+        return Counter(entry.masked for entry in self._open() if _is_in(entry.masked, network))
 
     def connections_to(self, network: ipaddress.IPv4Network) -> list[tuple[Address, Address]]:
         """Return all TCP connections that were opened to *network*, the local prefix, as (masked, real)."""
         return [
             (entry.masked, entry.real) for entry in self._entries() if _is_in(entry.masked, network)
         ]
+
+    def _open(self) -> Iterator[_TrackedConnection]:
+        """Yield the open connections whose destination was translated.
+
+        Linux 5.18 and later leave out the others, so the tables of other programs cost little.
+        """
+        translated = wire.be32(_STATUS, _DESTINATION_TRANSLATED)
+        only = translated + wire.be32(_STATUS_MASK, _DESTINATION_TRANSLATED)
+        return (entry for entry in self._entries(only) if entry.established)
 
     def _cut_local(self, masked: Set[Address]) -> None:
         """Cut the connections to *masked*.

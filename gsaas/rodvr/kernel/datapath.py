@@ -272,8 +272,12 @@ class Datapath:
         return decoder.read_received(self._reader.dump(decoder.list_elements(NETDEV, "back")))
 
     def open_connections(self) -> dict[str, int]:
-        """Return identity -> how many tracked connections its VM has; without those that have none."""
+        """Return identity -> how many open connections its VM has; without those that have none."""
         return self._conntrack.count_by_client(self._networks.identities)
+
+    def open_local_connections(self) -> dict[Address, int]:
+        """Return masked address -> how many connections the host's own programs have open to it."""
+        return self._conntrack.count_by_masked(self._networks.local)
 
     def conntrack_level(self) -> ConntrackLevel | None:
         """Return how full the kernel's table of connections is; None while it tracks none."""

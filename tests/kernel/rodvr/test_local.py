@@ -124,6 +124,16 @@ def test_removed_its_connections_end_and_new_ones_are_refused(lab, endpoint):
     eventually(lambda: not own & lab.established("g1", PORT))
 
 
+def test_open_connections_of_programs_are_counted_by_lease(lab, endpoint):
+    endpoint.apply(lease(uid=None, x=G1))
+    assert endpoint.connections("lease-1") == 0
+    waiting = lab.wait("cmp", X)
+    eventually(lambda: endpoint.connections("lease-1") == 1)
+    waiting.process.terminate()
+    waiting.process.wait()
+    eventually(lambda: endpoint.connections("lease-1") == 0)
+
+
 def test_a_cgpu_that_moves_cuts_its_own_connections_and_no_others(lab, endpoint):
     endpoint.apply(lease(uid=None, x=G1, y=G2))
     moved, stays = lab.talk("cmp", X), lab.talk("cmp", Y, 20)

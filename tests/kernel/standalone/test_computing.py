@@ -188,11 +188,11 @@ class Site:
         """Return the pid of the first process of the daemon of a cGPU."""
         return self.daemons().get(f"{lease['id']}-{position}", 0)
 
-    def daemons(self) -> dict[str, int]:
+    def daemons(self, host: str = "gpu1") -> dict[str, int]:
         """Return the pid of the first process of each daemon."""
         return {
             unit.parse(description)[0].key: pid
-            for pid, description in process_runner.find([self.cloud.prefix + "gpu1"])
+            for pid, description in process_runner.find([self.cloud.prefix + host])
         }
 
     def connections_to(self, port: str) -> list[str]:
@@ -236,10 +236,10 @@ def cloud_that_computes(request, tmp_path_factory) -> Iterator[Site]:
 
 
 @contextmanager
-def computing(middleware: Middleware, folder: Path) -> Iterator[Site]:
-    """Run a cloud whose cGPUs compute through *middleware*."""
+def computing(middleware: Middleware, folder: Path, hosts: str = INVENTORY) -> Iterator[Site]:
+    """Run a cloud of these *hosts*, whose cGPUs compute through *middleware*."""
     inventory = folder / "inventory.toml"
-    inventory.write_text(INVENTORY)
+    inventory.write_text(hosts)
     cloud = Cloud(folder)
     with cloud.config.open("a", encoding="utf-8") as file:
         file.write(middleware.configuration(inventory))

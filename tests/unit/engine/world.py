@@ -213,6 +213,8 @@ class MemoryEndpoint:
         self.tap_exists = True
         self.answers = True
         self.calls: list[tuple[str, str, str]] = []
+        self.open_connections: int | None = 0
+        """Of any port."""
         self.before_apply: Callable[[], None] = lambda: None
         """Called when an engine has decided on a binding, and before that arrives."""
         self._serials: defaultdict[str, OrderSerials] = defaultdict(OrderSerials)
@@ -245,6 +247,10 @@ class MemoryEndpoint:
         if repair:
             self.kernel.pop(host, None)
         return EndpointAudit.from_dict(json.loads(json.dumps(audit.to_dict())))
+
+    def connections(self, host: str, port_id: str) -> int | None:
+        self._reach(host)
+        return self.open_connections
 
     @property
     def bindings(self) -> list[Binding]:
@@ -485,7 +491,7 @@ class World:
         for daemon in self.monitor.running:
             with self.database.read() as session:
                 lease = leases.get(session.connection(), daemon.lease_id)
-                ports = [claim.daemon_port for claim in lease.claims]
+                ports = [claim.daemon_port for claim in lease.all_claims]
                 assert daemon.port in ports, f"{daemon} outlived its claim"
 
     def check_active(self, lease_id: str) -> None:

@@ -8,7 +8,9 @@ import datetime
 import pytest
 
 from gsaas.cloud.base import ServerStatus
+from gsaas.gpgpums.move_changes import Target
 from gsaas.objects.lifecycle import Status
+from gsaas.objects.move import Kind
 from gsaas.verify import rules
 from gsaas.verify.rules import Act, Step
 from tests.unit.engine.world import GPU_HOST, HOST
@@ -37,6 +39,20 @@ def test_what_a_lease_that_is_being_released_still_has_is_in_flight(cloud: Cloud
     cloud.world.release(cloud.vm)
     cloud.world.reconcile(cloud.vm)
     assert cloud.status(cloud.vm) == Status.RELEASING
+    cloud.world.endpoint.answers = cloud.world.monitor.answers = True
+    assert cloud.differences() == []
+
+
+@pytest.mark.parametrize("silent", ["endpoint", "monitor"])
+def test_a_lease_that_moves_is_in_flight_on_both_of_its_gpus(cloud: Cloud, silent: str) -> None:
+    """Both GPUs are on one host, whose monitor then does not answer, or the endpoint is not sent the new binding."""
+    other = "GPU-1" if cloud.world.lease(cloud.vm).claims[0].gpu_uuid == "GPU-0" else "GPU-0"
+    cloud.world.claims.move(cloud.vm, Target(gpu_uuid=other), Kind.CUT)
+    if silent == "endpoint":
+        cloud.world.endpoint.before_apply = lambda: setattr(cloud.world.endpoint, "answers", False)
+    cloud.world.monitor.ends_daemons = cloud.world.monitor.answers = silent != "monitor"
+    cloud.world.reconcile(cloud.vm)
+    assert cloud.world.lease(cloud.vm).moving is not None
     cloud.world.endpoint.answers = cloud.world.monitor.answers = True
     assert cloud.differences() == []
 
