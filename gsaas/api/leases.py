@@ -157,10 +157,10 @@ def show(request: ApiRequest, lease_id: str) -> ApiResponse:
     if (status := request.query.get("while_status")) is not None:
         # The caller's access is checked before the wait, and no transaction stays open during it.
         with request.service.database.reading() as connection:
-            _find(request, connection, lease_id, rbac.LEASES_SHOW)
+            find(request, connection, lease_id, rbac.LEASES_SHOW)
         long_polls.wait_for_change(request, lease_id, status, request.query.get("timeout", 0))
     with request.service.database.reading() as connection:
-        lease = _find(request, connection, lease_id, rbac.LEASES_SHOW)
+        lease = find(request, connection, lease_id, rbac.LEASES_SHOW)
         shown = show_lease(request, connection, lease)
         shown["events"] = [
             lease_view.show_event(request, event) for event in leases.events(connection, lease_id)
@@ -171,7 +171,7 @@ def show(request: ApiRequest, lease_id: str) -> ApiResponse:
 def environment(request: ApiRequest, lease_id: str) -> ApiResponse:
     """Show the environment variables with which programs find the cGPUs of a lease."""
     with request.service.database.reading() as connection:
-        lease = _find(request, connection, lease_id, rbac.LEASES_ENVIRONMENT)
+        lease = find(request, connection, lease_id, rbac.LEASES_ENVIRONMENT)
     if not lease.claims:
         raise exceptions.LeaseHasNoGpus(id=lease_id, status=lease.status)
     variables = lease_view.environment(request.service, lease)
@@ -187,7 +187,7 @@ def environment(request: ApiRequest, lease_id: str) -> ApiResponse:
 def readings(request: ApiRequest, lease_id: str) -> ApiResponse:
     """Show what the cGPUs of a lease did in the last hour and in the last day."""
     with request.service.database.reading() as connection:
-        lease = _find(request, connection, lease_id, rbac.LEASES_SHOW_READINGS)
+        lease = find(request, connection, lease_id, rbac.LEASES_SHOW_READINGS)
         intervals = stored_readings.of_lease(connection, lease_id)
         now = clock.now(connection)
     return ApiResponse(200, {"readings": lease_readings.describe(lease, intervals, now)})
@@ -208,7 +208,7 @@ def update(request: ApiRequest, lease_id: str) -> ApiResponse:
     if "priority" in changes:
         queue.check_priority(request, changes["priority"])
     with request.service.database.reading() as connection:
-        _find(request, connection, lease_id, rbac.LEASES_UPDATE)
+        find(request, connection, lease_id, rbac.LEASES_UPDATE)
     end = wanted_end(changes) if changes.keys() & {"duration", "ends_at"} else None
     _change(request.service, lease_id, changes, end)
     if "priority" in changes:
@@ -280,7 +280,7 @@ def delete(request: ApiRequest, lease_id: str) -> ApiResponse:
 def keepalive(request: ApiRequest, lease_id: str) -> ApiResponse:
     """Keep a lease alive: report that its client still uses it."""
     with request.service.database.reading() as connection:
-        _find(request, connection, lease_id, rbac.LEASES_KEEP)
+        find(request, connection, lease_id, rbac.LEASES_KEEP)
     lease = request.service.database.change(lambda connection: leases.keep(connection, lease_id))
     if lease.status == Status.RELEASED:
         raise exceptions.LeaseReleased(id=lease_id)
@@ -288,7 +288,7 @@ def keepalive(request: ApiRequest, lease_id: str) -> ApiResponse:
     return ApiResponse(200, {"lease": kept})
 
 
-def _find(request: ApiRequest, connection: Connection, lease_id: str, rule: str) -> Lease:
+def find(request: ApiRequest, connection: Connection, lease_id: str, rule: str) -> Lease:
     """Return a lease that the caller may see and that *rule* allows it to act on; raises `NotFound` or `Forbidden`."""
     all_projects = request.allows(rbac.LEASES_LIST_ALL_PROJECTS)
     lease = leases.get(connection, lease_id, None if all_projects else request.context.project_id)
@@ -297,7 +297,7 @@ def _find(request: ApiRequest, connection: Connection, lease_id: str, rule: str)
 
 
 def _check_access(request: ApiRequest, lease: Lease, rule: str) -> None:
-    """Raise what `_find` raises, for a lease that has been read already."""
+    """Raise what `find` raises, for a lease that has been read already."""
     own = lease.project_id == request.context.project_id
     if not own and not request.allows(rbac.LEASES_LIST_ALL_PROJECTS):
         raise exceptions.NotFound(noun="lease", id=lease.id, foreign=True)

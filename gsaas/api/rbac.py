@@ -75,6 +75,7 @@ LEASES_LIST_ALL_PROJECTS = _rule(
     "GET /v1/leases/{lease_id}/environment",
     "GET /v1/leases/{lease_id}/readings",
     "POST /v1/leases/{lease_id}/keepalive",
+    "POST /v1/leases/{lease_id}/move",
     "PATCH /v1/leases/{lease_id}",
     "DELETE /v1/leases/{lease_id}",
     "GET /v1/queue",
@@ -148,6 +149,12 @@ LEASES_DELETE = _rule(
     MEMBER,
     "Terminate a lease: delete its VM and release its GPUs.",
     "DELETE /v1/leases/{lease_id}",
+)
+LEASES_MOVE = _rule(
+    "gsaas:leases:move",
+    ADMIN,
+    "Move cGPUs of a lease to other GPUs, and see which these are; with force, its programs' connections are cut.",
+    "POST /v1/leases/{lease_id}/move",
 )
 
 GRANTS_REDEEM = _rule(

@@ -15,6 +15,7 @@ from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims
 from gsaas.objects import lifecycle
 from gsaas.objects.lifecycle import Status
+from gsaas.objects.move import Stage
 from gsaas.objects.plain_server import PlainServer
 
 
@@ -133,6 +134,8 @@ class MemoryEngine:
                 )
         elif lease.status == Status.CLAIMED:
             self._boot(lease)
+        elif lease.status == Status.ACTIVE:
+            self._finish_move(lease_id)
         elif lease.status == Status.RELEASING:
             self._release(lease_id)
             with self._database.write() as session:
@@ -141,6 +144,12 @@ class MemoryEngine:
                     lease_id,
                     lifecycle.Event.FINISH,
                 )
+
+    def _finish_move(self, lease_id: str) -> None:
+        self._claims.switch(lease_id)
+        with self._database.write() as session:
+            leases.update(session.connection(), lease_id, moving=Stage.ENDING)
+        self._claims.end_move(lease_id)
 
     def _boot(self, lease: models.LeaseRow) -> None:
         context = RequestContext.of(user_id=lease.user_id, project_id=lease.project_id, roles=[])

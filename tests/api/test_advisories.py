@@ -150,6 +150,7 @@ def test_no_request_can_set_what_a_lease_is_bound_to():
             "/v1/leases",
             "/v1/leases/{lease_id}",  # PATCH: name and priority
             "/v1/leases/{lease_id}/keepalive",
+            "/v1/leases/{lease_id}/move",  # to other GPUs; its server, host and port stay
             "/v1/reservations",
             "/v1/reservations/{reservation_id}",  # PATCH: name
             "/v1/grants/redeem",

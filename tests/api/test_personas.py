@@ -43,6 +43,8 @@ MATRIX = {
                                          "401 403 ok  ok  ok  ok  ok  | 404 404 404 ok  ok",
     ("POST", "/v1/leases/{lease_id}/keepalive"):
                                          "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
+    ("POST", "/v1/leases/{lease_id}/move"):
+                                         "401 403 403 403 403 ok  403 | 403 403 403 ok  403",
     ("PATCH", "/v1/leases/{lease_id}"):  "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
     ("DELETE", "/v1/leases/{lease_id}"): "401 403 403 ok  ok  ok  403 | 403 404 404 ok  403",
     ("POST", "/v1/reservations"):        "401 403 403 ok  ok  ok  403 | 403 ok  ok  ok  403",
@@ -91,6 +93,7 @@ READERS = [name for name, (_, roles) in CALLERS.items() if roles and "admin" not
 BODIES = {
     ("POST", "/v1/leases"): {"lease": {"cgpus": {"count": 1, "mode": "shared", "memory_mb": 1}}},
     ("PATCH", "/v1/leases/{lease_id}"): {"lease": {"name": "renamed"}},
+    ("POST", "/v1/leases/{lease_id}/move"): {"move": {}},
     ("POST", "/v1/reservations"): {
         "reservation": {
             "cgpus": {"count": 1, "mode": "shared", "memory_mb": 1},
@@ -158,6 +161,9 @@ def test_each_persona_is_answered_as_the_matrix_says(
     lease_id = standing
     if (route.method, route.path) == ("DELETE", "/v1/leases/{lease_id}"):
         lease_id = world.launch("member", mode="shared", memory_mb=1)["id"]
+    if route.path == "/v1/leases/{lease_id}/move":
+        lease_id = world.launch("member", mode="shared", memory_mb=1)["id"]
+        world.engine.settle()
     if (route.method, route.path) == ("DELETE", "/v1/hosts/{name}"):
         lose_a_host(world, "gone")
     body = BODIES.get((route.method, route.path))
