@@ -39,6 +39,9 @@ ENDS_VERSION = "1.11"
 CHANGED_RESERVATIONS_VERSION = "1.11"
 """The microversion that has changes of reservations."""
 
+MOVES_VERSION = "1.11"
+"""The microversion that has moves of cGPUs."""
+
 COSTS_VERSION = "1.11"
 """The microversion whose usage says what it costs."""
 

@@ -82,6 +82,14 @@ EVENTS = (
     Column("Detail", lambda event: event["detail"]),
 )
 
+MOVE = (
+    Column("lease_id", lambda move: move["lease_id"]),
+    Column("kind", lambda move: move["kind"]),
+    Column("connections", lambda move: move["connections"]),
+    Column("stage", lambda move: move["stage"]),
+    Column("cgpus", lambda move: ListDictColumn(move["cgpus"])),
+)
+
 
 class LeaseCommand(Command):
     """A command that finds leases by what a user calls them."""
@@ -374,6 +382,36 @@ class SetLease(LeaseCommand):
                 "nothing to change: give --name, --priority, --for, --until or --no-end"
             )
         self.gpus.update_lease(self.find(parsed_args.lease).id, **changes)
+
+
+class MoveLease(ShowOne, LeaseCommand):
+    """Move cGPUs of a lease to other GPUs (administrators)"""
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        add_lease(parser)
+        parser.add_argument(
+            "--index",
+            metavar="<number>",
+            type=int,
+            help="only this cGPU, counted from 0 (default: all of the lease)",
+        )
+        where = parser.add_mutually_exclusive_group()
+        where.add_argument("--gpu", metavar="<gpu>", help="the GPU that it is to go to (UUID)")
+        where.add_argument("--host", metavar="<host>", help="the host whose GPUs it is to go to")
+        parser.add_argument(
+            "--force", action="store_true", help="cut the connections that are open"
+        )
+        parser.add_argument(
+            "--dry-run", action="store_true", help="say what would be done, and do nothing"
+        )
+        return parser
+
+    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
+        names = ("index", "gpu", "host", "force", "dry_run")
+        wanted = {name: getattr(parsed_args, name) for name in names}
+        wanted = {name: value for name, value in wanted.items() if value not in (None, False)}
+        return shown(MOVE, self.gpus.move_lease(self.find(parsed_args.lease).id, **wanted))
 
 
 class DeleteLeases(LeaseCommand):

@@ -123,6 +123,15 @@ class Proxy(proxy.Proxy):
         response = self._on(lease, "POST", "keepalive")
         return cast("str | None", response.json()["lease"]["kept_until"])
 
+    def move_lease(self, lease: str | Lease, **fields: Any) -> dict[str, Any]:
+        """Move cGPUs of a lease to other GPUs; return its `kind`, `stage`, `connections` and `cgpus`.
+
+        *fields*: `index` of one cGPU; `gpu` or `host` that it goes to; `force` to cut open connections; `dry_run` to do
+        nothing. Raises `ConflictException` if it cannot be moved. Needs microversion 1.11 of the API.
+        """
+        response = self._on(lease, "POST", "move", json={"move": fields})
+        return cast("dict[str, Any]", response.json()["move"])
+
     def wait_for_lease(self, lease: Lease, wait: float | None = None, interval: float = 1) -> Lease:
         """Wait until a lease is ACTIVE, for at most *wait* seconds, and return all that is known of it.
 
@@ -303,12 +312,13 @@ class Proxy(proxy.Proxy):
         """Return the limits of the project, and how much of each is used."""
         return self._get(Limits, requires_id=False)
 
-    def _on(self, lease: str | Lease, method: str, action: str) -> requests.Response:
-        """Send a request for an *action* of a lease."""
+    def _on(self, lease: str | Lease, method: str, action: str, **more: Any) -> requests.Response:
+        """Send a request for an *action* of a lease; *more* is as for `request`."""
         return self.request(
             f"{self._get_resource(Lease, lease).path}/{action}",
             method,
             microversion=Lease._get_microversion(self),
+            **more,
         )
 
 

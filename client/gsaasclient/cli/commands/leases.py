@@ -232,6 +232,37 @@ If no other lease has the name, the newest RELEASED one of that name is shown.""
         positional="id",
     ),
     CommandSpec(
+        "move",
+        Help(
+            "move cGPUs of a lease to other GPUs (administrators)",
+            usage="gsaas move ID [-index=N] [-to=GPU | -host=HOST] [-force] [option ...]",
+            example="gsaas move training -host=gpu2",
+            details="""
+The lease, its VM and the addresses of its cGPUs stay: new connections lead to the other GPUs. If
+programs have connections open, the lease stays where it is; with -force they are cut, what the
+programs have on the GPUs is lost, and they have to start again. Without -to and -host, the policy
+of the lease chooses the GPUs. Waits until the lease has moved; the exit status is 1 if it stays.""",
+        ),
+        Handler("moves:move"),
+        mistaken_names=("migrate", "relocate"),
+        options=(
+            lease_id("the lease to move"),
+            Option(
+                "index",
+                "N",
+                "only this cGPU, counted from 0 (default: all of the lease)",
+                convert=any_number,
+            ),
+            Option("to", "GPU", "the UUID of the GPU that it is to go to"),
+            Option("host", "HOST", "the host whose GPUs it is to go to"),
+            Option("force", None, "cut the connections that are open"),
+            Option("check", None, "say what would be done, and do nothing"),
+            NOWAIT,
+            *OUTPUT,
+        ),
+        positional="id",
+    ),
+    CommandSpec(
         "env",
         Help(
             "print the environment that programs need to find their cGPUs",
