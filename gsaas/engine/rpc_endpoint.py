@@ -166,7 +166,11 @@ class RpcEndpoint:
         bound, surplus, serial = self._store_endpoint_report(host, report, reported.keys())
         strangers = _sending_strangely(report)
         for lease_id, port_id, status in bound:
-            if status != Status.ACTIVE or port_id not in reported or port_id in strangers:
+            # One that the kernel refuses is sent again by those who wait for it. If each report had it sent again,
+            # engine and endpoint would do nothing else, for an endpoint reports after each order.
+            is_there = port_id is not None and reported.get(port_id, False)
+            moves = status != Status.ACTIVE and is_there
+            if moves or port_id not in reported or port_id in strangers:
                 self._requeue(lease_id)
         if traffic:
             readings.store_traffic(self._database, report, traffic, bound)

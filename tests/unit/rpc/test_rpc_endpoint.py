@@ -293,6 +293,14 @@ def test_a_report_wakes_leases_that_wait_for_it_and_those_the_endpoint_forgot(
     reported(desk, database, "compute1", holds(booting, content))
     until(lambda: len(desk.woken) == 2, "two leases to be woken")
     assert set(desk.woken) == {booting.id, forgotten.id}
+
+
+def test_a_report_of_a_binding_that_the_kernel_refuses_does_not_have_it_sent_again(desk, bound):
+    """The endpoint reports after each order: they would answer each other without an end."""
+    refused, forgotten = bound(Status.BOOTING), bound(Status.BOOTING)
+    report = {"bindings": {refused.port_id: {"installed": False}}}
+    desk.inbox.endpoint_report(CONTEXT, "compute1", report)
+    assert desk.woken == [forgotten.id]
     assert desk.removed == []
 
 
