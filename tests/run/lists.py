@@ -71,6 +71,7 @@ def most_tests(pid: int) -> list[Job]:
         tests("processes", processes),
         tests("guest", "tests/guest"),
         tests("hostile", "tests/hostile", "tests/install"),
+        tests("world", "tests/world"),
         tests("unit", "--numprocesses=2", "--dist=worksteal", "tests/unit", "tests/api"),
         tests("images", "tests/images"),
         Job("lint", (*NICE, "./dev", "lint")),

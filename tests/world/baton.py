@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tasks of which exactly one runs at a time, and simulated time: who goes on is drawn from a `random.Random`.
+
+1. A task is a greenlet: a stack of its own, as a thread has one, without the kernel's scheduler, which would take a
+   thousand times as long on a busy machine. It runs until it comes to a point where others may go on: it calls
+   `point`, or waits.
+2. A task that waits for another, or for a moment, cannot be drawn. If all tasks wait, time jumps to the next moment.
+3. A process is killed at a point: each of its tasks gets `Killed` where it is, and again at each further point, so that
+   whatever it would do on its way out has no effect.
+
+Nothing here knows what the tasks do.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from greenlet import getcurrent, greenlet
+
+TICK = 1e-4
+"""Seconds of simulated time that pass from one point to the next."""
+
+
+class Killed(BaseException):
+    """The process of this task was killed."""
+
+
+class Stuck(Exception):
+    """Nobody can go on, or tasks go on without an end."""
+
+
+@dataclass(eq=False)
+class Process:
+    """What is killed together. The tasks of a process that stands still are not drawn."""
+
+    name: str
+    stands_still_until: float = 0.0
+    skew: float = 0.0
+    """Seconds by which its clock is wrong."""
+    fuse: int | None = None
+    """The points that it still passes before it is killed; None: any number."""
+    is_alive: bool = True
+
+
+@dataclass(eq=False)
+class Task:
+    """What a thread is elsewhere."""
+
+    name: str
+    process: Process
+    stack: greenlet
+    is_ready: bool = True
+    until: float | None = None
+    """When it is ready again, if nobody wakes it before."""
+    was_woken: bool = False
+    ended: bool = False
+    joining: list[Task] = field(default_factory=list)
+    handle: object = None
+    """What `threading.current_thread` returns in it."""
+
+
+class Scheduler:
+    """Draws from *chance* which task goes on. *eagerness*, 0 to 1, is how often one is drawn at a point."""
+
+    def __init__(
+        self, chance: random.Random, eagerness: float = 1.0, most_points: int = 1_000_000
+    ) -> None:
+        self.chance = chance
+        self.now = 0.0
+        """Seconds since the world began."""
+        self.points = 0
+        self.switches = 0
+        self.on_killed: Callable[[Process], None] = lambda _: None
+        self.on_ended: Callable[[Process], None] = lambda _: None
+        """Called when the last task of a process that was killed has ended."""
+        self.on_crash: Callable[[Task, BaseException], None] = lambda *_: None
+        self._eagerness = eagerness
+        self._most_points = most_points
+        self._dying: list[Task] = []
+        self.driver = Task("driver", Process("world"), getcurrent())
+        """The task of whoever made this."""
+        self.tasks = [self.driver]
+        self.current = self.driver
+
+    # -- for tasks ----------------------------------------------------------------------------------
+
+    def spawn(self, name: str, call: Callable[[], object], process: Process | None = None) -> Task:
+        """Begin a task of *process*, by default that of the caller."""
+        stack = greenlet(lambda *_: self._run(task, call), self.driver.stack)
+        task = Task(name, process or self.current.process, stack)
+        self.tasks.append(task)
+        if not task.process.is_alive:
+            self._dying.append(task)
+        return task
+
+    def point(self) -> None:
+        """Let another task go on here, or end if this process was killed."""
+        task = self.current
+        if not task.process.is_alive:
+            raise Killed
+        self.points += 1
+        self.now += TICK
+        if task.process.fuse is not None:
+            task.process.fuse -= 1
+            if task.process.fuse < 0:
+                self.kill(task.process)
+                raise Killed
+        if self.chance.random() < self._eagerness:
+            self._hand_over(self._draw())
+
+    def wait(self, waiting: list[Task] | None = None, until: float | None = None) -> bool:
+        """Wait in *waiting* until another task wakes this one, or until that moment; return whether one did."""
+        task = self.current
+        if not task.process.is_alive:
+            raise Killed
+        if waiting is not None:
+            waiting.append(task)
+        task.is_ready, task.until, task.was_woken = False, until, False
+        try:
+            self.points += 1
+            self._hand_over(self._draw())
+        finally:
+            if waiting is not None and task in waiting:
+                waiting.remove(task)
+        return task.was_woken
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for so many seconds."""
+        self.wait(until=self.now + max(0.0, seconds))
+
+    def wake(self, waiting: list[Task], number: int | None = None) -> None:
+        """Wake the first *number* tasks of *waiting*; None: all of them."""
+        chosen = waiting[:number]
+        del waiting[: len(chosen)]
+        for task in chosen:
+            task.is_ready, task.until, task.was_woken = True, None, True
+
+    def join(self, task: Task, timeout: float | None = None) -> None:
+        """Wait until *task* has ended."""
+        until = None if timeout is None else self.now + max(0.0, timeout)
+        while not task.ended and self.wait(task.joining, until):
+            pass
+
+    def kill(self, process: Process) -> None:
+        """Kill *process* as `kill -9` would. A task of its own must raise `Killed` after this."""
+        if not process.is_alive:
+            return
+        process.is_alive, process.fuse = False, None
+        self._dying += [task for task in self.tasks if task.process is process]
+        self.on_killed(process)
+
+    def reap(self) -> None:
+        """Let all tasks end whose processes were killed."""
+        while any(not task.ended for task in self._dying):
+            self._hand_over(self._draw())
+
+    # -- who goes on --------------------------------------------------------------------------------
+
+    def _draw(self) -> Task:
+        while self._dying:
+            if not self._dying[0].ended:
+                return self._dying[0]
+            del self._dying[0]
+        if self.points > self._most_points:
+            return self._give_up(f"{self._most_points} points were passed")
+        while True:
+            now = self.now
+            ready = [
+                task
+                for task in self.tasks
+                if (task.is_ready or (task.until is not None and task.until <= now))
+                and task.process.stands_still_until <= now
+            ]
+            if ready:
+                if len(ready) == 1:
+                    return ready[0]
+                return ready[int(self.chance.random() * len(ready))]
+            moments = [
+                max(now if task.is_ready else task.until or now, task.process.stands_still_until)
+                for task in self.tasks
+                if task.is_ready or task.until is not None
+            ]
+            if not moments:
+                return self._give_up("every task waits for another one")
+            self.now = max(now, min(moments))
+
+    def _give_up(self, why: str) -> Task:
+        self._most_points = sys.maxsize
+        self.driver.handle = Stuck(why)
+        self.driver.is_ready = True
+        return self.driver
+
+    def _hand_over(self, task: Task) -> None:
+        me = self.current
+        if task is not me:
+            self.switches += 1
+            self.current = task
+            task.stack.switch()
+        me.is_ready, me.until = True, None
+        if not me.process.is_alive:
+            raise Killed
+        if me is self.driver and isinstance(me.handle, Stuck):
+            stuck, me.handle = me.handle, None
+            raise stuck
+
+    def _run(self, task: Task, call: Callable[[], object]) -> None:
+        try:
+            if task.process.is_alive:
+                call()
+        except Killed:
+            pass
+        except BaseException as error:  # noqa: BLE001 - the world judges it
+            self.on_crash(task, error)
+        task.ended = True
+        self.tasks.remove(task)
+        self.wake(task.joining)
+        process = task.process
+        if not process.is_alive and all(each.process is not process for each in self.tasks):
+            self.on_ended(process)
+        self.current = following = self._draw()
+        task.stack.parent = following.stack  # which goes on when this returns
+
+
+scheduler: Scheduler | None = None
+"""That of the world that runs in this process; None between worlds."""
+
+
+def here() -> Scheduler:
+    """Return the scheduler of the world that runs."""
+    if scheduler is None:
+        raise RuntimeError("no world runs")
+    return scheduler

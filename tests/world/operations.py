@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What clients, tenants and operators do. Each operation is a client's task of its own, which nobody waits for."""
+
+from __future__ import annotations
+
+import datetime
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tests.world import clients, facade
+from tests.world.clients import CLIENT, Answer
+from tests.world.table import Act, happens
+
+if TYPE_CHECKING:
+    from tests.world.world import World
+
+TENANTS = ("member", "stranger")
+"""Each of another project."""
+
+
+def operation(weight: float = 1.0) -> Callable[[Act], Act]:
+    """Add the decorated function to the table, as what a client does in a task of its own."""
+
+    def add(act: Act) -> Act:
+        def begin(world: World, draw: random.Random) -> None:
+            world.scheduler.spawn(act.__name__, lambda: act(world, draw), CLIENT)
+
+        begin.__name__ = act.__name__
+        happens(weight)(begin)
+        return act
+
+    return add
+
+
+def _cgpus(draw: random.Random) -> dict[str, Any]:
+    asked: dict[str, Any] = {"count": draw.choice((1, 1, 1, 2, 3))}
+    if draw.random() < 0.75:
+        asked |= {"mode": "shared", "memory_mb": draw.choice((1024, 2048, 4096, 8192))}
+    if draw.random() < 0.2:
+        asked["hosts"] = draw.choice(("one", "spread"))
+    return asked
+
+
+def _some(draw: random.Random, ids: list[str]) -> str:
+    """Return one of *ids*, rather a late one; one that nothing has if there is none."""
+    if not ids:
+        return "00000000-0000-4000-8000-000000000000"
+    return ids[-1 - min(int(draw.expovariate(0.3)), len(ids) - 1)]
+
+
+def launch(world: World, draw: random.Random, lease: dict[str, Any], caller: str) -> Answer:
+    """Launch a lease, with a key mostly; repeat a launch with a key whose answer was lost."""
+    lease["name"] = f"lease-{draw.getrandbits(40):x}"
+    key = f"key-{draw.getrandbits(40):x}" if draw.random() < 0.7 else None
+    for _ in range(3 if key else 1):
+        answer = clients.call(world, caller, "POST", "/v1/leases", {"lease": lease}, key=key)
+        if answer.is_known and answer.status < 500:
+            break
+        world.scheduler.sleep(10 * draw.random())
+    if answer.status in (200, 201, 202):
+        lease_id = answer.body["lease"]["id"]
+        world.leases.append(lease_id)
+        if key is not None:
+            world.answers.setdefault(key, []).append(lease_id)
+            if draw.random() < 0.3:  # once more, although it was answered
+                again = clients.call(world, caller, "POST", "/v1/leases", {"lease": lease}, key=key)
+                if again.status in (200, 201, 202):
+                    world.answers[key].append(again.body["lease"]["id"])
+    return answer
+
+
+def _queued(draw: random.Random) -> dict[str, Any]:
+    if draw.random() < 0.5:
+        return {}
+    found: dict[str, Any] = {"wait": draw.choice((20, 60, 300, None))}
+    if draw.random() < 0.2:
+        found["priority"] = -draw.randrange(1, 5)
+    return found
+
+
+@operation(8)
+def launch_vm(world: World, draw: random.Random) -> None:
+    server: dict[str, Any] = {"imageRef": draw.choice(("debian", "debian", "debian", "none"))}
+    lease = {"cgpus": _cgpus(draw), "server": server, **_queued(draw)}
+    if draw.random() < 0.15:
+        lease["duration"] = draw.randrange(30, 300)
+    launch(world, draw, lease, draw.choice(TENANTS))
+
+
+@operation(5)
+def launch_without_vm(world: World, draw: random.Random) -> None:
+    consumer: dict[str, Any] = draw.choice(
+        (
+            {},
+            {"host": "compute1"},
+            {"host": "compute2", "uid": 1000},
+            {"host": "gpu1"},
+            {"address": "10.9.9.9"},
+        )
+    )
+    lease = {"cgpus": _cgpus(draw), "server": None, "consumer": consumer, **_queued(draw)}
+    if draw.random() < 0.3:
+        lease["keepalive"] = draw.choice((10, 30, 120))
+    launch(world, draw, lease, draw.choice(TENANTS))
+
+
+@operation(3)
+def launch_and_attend(world: World, draw: random.Random) -> None:
+    """Wait in the queue with long polls, and stop at some time, as a client that is interrupted."""
+    caller = draw.choice(TENANTS)
+    lease = {
+        "cgpus": _cgpus(draw),
+        "server": None,
+        "consumer": {"host": "compute1"},
+        "wait": 300,
+        "attended": True,
+    }
+    answer = launch(world, draw, lease, caller)
+    if answer.status != 202:
+        return
+    path = f"/v1/leases/{answer.body['lease']['id']}"
+    for _ in range(draw.randrange(6)):
+        answer = clients.call(
+            world, caller, "GET", f"{path}?while_status=QUEUED&timeout={draw.randrange(1, 30)}"
+        )
+        if answer.is_known and (answer.status != 200 or answer.body["lease"]["status"] != "QUEUED"):
+            return
+
+
+@operation(9)
+def delete_lease(world: World, draw: random.Random) -> None:
+    path = f"/v1/leases/{_some(draw, world.leases)}"
+    for caller in draw.sample(TENANTS, k=2):
+        clients.call(world, caller, "DELETE", path, version=draw.choice(clients.versions()))
+
+
+@operation(2)
+def update_lease(world: World, draw: random.Random) -> None:
+    change: dict[str, Any] = draw.choice(
+        (
+            {"name": "renamed"},
+            {"priority": -draw.randrange(3)},
+            {"duration": draw.randrange(10, 200)},
+            {"ends_at": None},
+        )
+    )
+    path = f"/v1/leases/{_some(draw, world.leases)}"
+    clients.call(world, draw.choice(TENANTS), "PATCH", path, {"lease": change})
+
+
+@operation(1)
+def keep_lease(world: World, draw: random.Random) -> None:
+    path = f"/v1/leases/{_some(draw, world.leases)}/keepalive"
+    clients.call(world, draw.choice(TENANTS), "POST", path)
+
+
+@operation(2)
+def look_around(world: World, draw: random.Random) -> None:
+    """Read something, in any microversion."""
+    lease = _some(draw, world.leases)
+    path = draw.choice(
+        (
+            "/v1/leases",
+            f"/v1/leases/{lease}",
+            f"/v1/leases/{lease}/readings",
+            "/v1/queue",
+            "/v1/limits",
+            "/v1/usage",
+            "/v1/models",
+            "/v1/policies",
+            "/v1/policies/first-fit",
+            "/v1/reservations",
+            f"/v1/reservations/{_some(draw, world.reservations)}",
+        )
+    )
+    version = draw.choice(clients.versions())
+    clients.call(world, draw.choice((*TENANTS, "admin")), "GET", path, version=version)
+
+
+@operation(1)
+def look_at_machines(world: World, draw: random.Random) -> None:
+    path = draw.choice(
+        (
+            "/v1/gpus",
+            "/v1/gpus/GPU-gpu1-0",
+            "/v1/hosts",
+            "/v1/hosts/gpu1",
+            "/v1/endpoints",
+            "/v1/endpoints/compute1",
+            "/v1/settings",
+            "/v1/leases?all_projects=true",
+        )
+    )
+    clients.call(world, "admin", "GET", path, version=draw.choice(clients.versions()))
+
+
+@operation(1)
+def check(world: World, draw: random.Random) -> None:
+    clients.call(world, draw.choice(TENANTS), "POST", "/v1/checks", {"check": _cgpus(draw)})
+
+
+@operation(2)
+def redeem_grant(world: World, draw: random.Random) -> None:
+    """Fetch the environment of a lease, and show its grant, once or twice."""
+    caller, lease_id = draw.choice(TENANTS), _some(draw, world.leases)
+    answer = clients.call(world, caller, "GET", f"/v1/leases/{lease_id}/environment")
+    grant = (answer.body or {}).get("GSAAS_GRANT") if answer.status == 200 else None
+    if grant is None:
+        return
+    body = {
+        "grant": {
+            "key": grant,
+            "address": draw.choice(("10.9.9.9", "10.9.9.10")),
+            "lease_id": lease_id,
+        }
+    }
+    for _ in range(draw.randrange(1, 3)):
+        clients.call(world, "service", "POST", "/v1/grants/redeem", body)
+
+
+@operation(2)
+def reserve(world: World, draw: random.Random) -> None:
+    now = facade.true_time()
+    cgpus = {
+        name: value for name, value in _cgpus(draw).items() if name not in ("locality", "policy")
+    }
+    start = now + datetime.timedelta(seconds=draw.choice((0, 60, 200)))
+    wanted: dict[str, Any] = {
+        "cgpus": cgpus,
+        "end": f"{start + datetime.timedelta(seconds=draw.choice((90, 400))):%Y-%m-%dT%H:%M:%SZ}",
+    }
+    if start != now:
+        wanted["start"] = f"{start:%Y-%m-%dT%H:%M:%SZ}"
+    caller = draw.choice(TENANTS)
+    answer = clients.call(world, caller, "POST", "/v1/reservations", {"reservation": wanted})
+    if answer.status != 201:
+        return
+    reservation_id = answer.body["reservation"]["id"]
+    world.reservations.append(reservation_id)
+    if draw.random() < 0.7:
+        world.scheduler.sleep(draw.random() * 100)
+        lease = {
+            "cgpus": {"count": cgpus["count"]},
+            "server": None,
+            "consumer": {"host": "compute1"},
+            "reservation": reservation_id,
+        }
+        launch(world, draw, lease, caller)
+
+
+@operation(1)
+def cancel_reservation(world: World, draw: random.Random) -> None:
+    path = f"/v1/reservations/{_some(draw, world.reservations)}"
+    clients.call(world, draw.choice(TENANTS), "DELETE", path)
+
+
+@operation(2)
+def disable(world: World, draw: random.Random) -> None:
+    """Disable a GPU or a host, and enable it a little later."""
+    noun, path = draw.choice(
+        (("gpu", "/v1/gpus/GPU-gpu1-0"), ("gpu", "/v1/gpus/GPU-gpu2-1"), ("host", "/v1/hosts/gpu2"))
+    )
+    body = {noun: {"disabled": True, "disabled_reason": "maintenance"}}
+    clients.call(world, "admin", "PATCH", path, body)
+    world.scheduler.sleep(60 * draw.random())
+    clients.call(world, "admin", "PATCH", path, {noun: {"disabled": False}}, loses_answers=False)
+
+
+@operation(0.5)
+def forget_host(world: World, draw: random.Random) -> None:
+    host = draw.choice(("gpu1", "gpu2", "compute1", "compute2"))
+    force = "?force=true" if draw.random() < 0.6 else ""
+    clients.call(world, "admin", "DELETE", f"/v1/hosts/{host}{force}")
+
+
+@operation(0.5)
+def adopt_gpu(world: World, draw: random.Random) -> None:
+    path = "/v1/gpus/GPU-gpu1-1/adopt"
+    clients.call(world, "admin", "POST", path, {"adopt": {"host": draw.choice(("gpu1", "gpu2"))}})
+
+
+@operation(0.5)
+def change_policy(world: World, draw: random.Random) -> None:
+    wanted = draw.choice((None, "first-fit", "worst-fit"))
+    clients.call(world, "admin", "PATCH", "/v1/policies", {"policies": {"default": wanted}})
+
+
+@operation(0.5)
+def change_settings(world: World, draw: random.Random) -> None:
+    wanted = {"settings": {"monitor_interval": draw.choice((None, 5, 30))}}
+    clients.call(world, "admin", "PATCH", "/v1/settings", wanted)
+
+
+@operation(2)
+def make_plain_server(world: World, draw: random.Random) -> None:
+    """Boot a server with Nova, whose flavor asks for cGPUs; Nova may ask for its vendor data."""
+    specs = {"gsaas:ncgpus": "1", "gsaas:poolmem": "2048", "gsaas:mode": "shared"}
+    host = draw.choice(world.compute_hosts)
+    made = world.nova.boot(None, draw.choice(("blue", "red")), "", host, specs)
+    world.story.tell(f"boots plain server {made.server.id}", "nova")
+    if draw.random() < 0.6:
+        body = {"instance-id": made.server.id, "project-id": made.project_id}
+        clients.call(world, "service", "POST", "/v1/vendordata", body)
+
+
+@operation(1)
+def delete_plain_server(world: World, draw: random.Random) -> None:
+    plain = [key for key, each in world.nova.servers.items() if each.tag is None]
+    if plain:
+        chosen = draw.choice(plain)
+        world.story.tell(f"deletes plain server {chosen}", "nova")
+        world.nova.remove(chosen)

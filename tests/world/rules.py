@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What has to hold in a world: pure functions over what there is. Each returns sentences about what is broken."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from gsaas.objects.lifecycle import TRANSITIONS, Event, Status
+from tests.world.snapshot import Outside, Row, Stored
+
+OVER = (Status.RELEASED,)
+
+
+def after_each_step(stored: Stored, outside: Outside, quota: int) -> list[str]:
+    """Return what is broken now, whatever is under way."""
+    return [
+        *over_committed(stored),
+        *over_quota(stored, quota),
+        *one_server_each(outside),
+        *only_leases_are_mapped(stored, outside),
+        *only_leases_are_admitted(stored, outside),
+        *only_claims_have_daemons(stored, outside),
+    ]
+
+
+def over_committed(stored: Stored) -> Iterator[str]:
+    """No GPU is claimed beyond its memory, and one in exclusive mode by one lease."""
+    by_gpu: dict[str, list[Row]] = defaultdict(list)
+    for claim in stored.claims:
+        by_gpu[claim["gpu_uuid"]].append(claim)
+    for uuid, gpu in stored.gpus.items():
+        claims = by_gpu[uuid]
+        used = sum(claim["memory_mb"] for claim in claims)
+        if used > gpu["memory_mb"]:
+            yield f"over-committed: {uuid} has {gpu['memory_mb']} MiB, and {used} are claimed"
+        if used != gpu["used_mb"]:
+            yield f"miscounted: {used} MiB of {uuid} are claimed, and {gpu['used_mb']} are counted"
+        holders = {claim["lease_id"] for claim in claims}
+        exclusive = {holder for holder in holders if stored.leases[holder]["mode"] == "exclusive"}
+        if exclusive and len(holders) > 1:
+            yield f"not exclusive: {uuid} is claimed by {', '.join(sorted(holders))}"
+    for uuid in by_gpu.keys() - stored.gpus.keys():
+        yield f"lost: GPU {uuid} is claimed, and is not there"
+
+
+def over_quota(stored: Stored, quota: int) -> Iterator[str]:
+    """No project has more cGPUs than its quota."""
+    counted = Counter(stored.leases[claim["lease_id"]]["project_id"] for claim in stored.claims)
+    for project, number in sorted(counted.items()):
+        if number > quota:
+            yield f"over quota: project {project} has {number} cGPUs of {quota}"
+
+
+def one_server_each(outside: Outside) -> Iterator[str]:
+    """No lease has two servers."""
+    counted = Counter(tag for _, tag in outside.servers if tag is not None)
+    for tag, number in sorted(counted.items()):
+        if number > 1:
+            yield f"two servers: lease {tag} has {number}"
+
+
+def _served_at(stored: Stored, claim: Row, ports: int = 1) -> set[tuple[str, int]]:
+    """Return address and port of what serves a claim."""
+    gpu = stored.gpus[claim["gpu_uuid"]]
+    port = claim["daemon_port"] or gpu["daemon_port"]
+    return {(ip, port) for ip in stored.addresses.get(gpu["host_name"], ())}
+
+
+def only_leases_are_mapped(stored: Stored, outside: Outside) -> Iterator[str]:
+    """What a VM or a program reaches through RODVR is claimed by its lease."""
+    by_port = {row["port_id"]: key for key, row in stored.leases.items() if row["port_id"]}
+    claimed: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for claim in stored.claims:
+        claimed[claim["lease_id"]] |= _served_at(stored, claim)
+    for host, port_id, real in outside.mappings:
+        lease_id = by_port.get(port_id, port_id)
+        if (real.ip, real.port) not in claimed.get(lease_id, ()):
+            status = stored.leases.get(lease_id, {}).get("status", "unknown")
+            yield (
+                f"mapped: on {host}, port {port_id} of lease {lease_id} ({status}) reaches {real}, which it has not"
+                " claimed"
+            )
+
+
+def only_leases_are_admitted(stored: Stored, outside: Outside) -> Iterator[str]:
+    """What a fence admits a consumer to, some lease has claimed, and has not returned.
+
+    A compute host may be admitted for longer: without a mapping none of its VMs and programs reaches anything there.
+    """
+    claimed = {each for claim in stored.claims for each in _served_at(stored, claim)}
+    hosts = {ip for ips in stored.addresses.values() for ip in ips}
+    for host, admission in outside.admissions:
+        served = {(ip, admission.port) for ip in stored.addresses.get(host, ())}
+        if admission.address not in hosts and not served & claimed:
+            yield f"admitted: the fence of {host} admits {admission}, which no lease has claimed"
+
+
+def only_claims_have_daemons(stored: Stored, outside: Outside) -> Iterator[str]:
+    """A daemon of a lease runs only while the lease has the claim that it serves."""
+    claimed = {
+        (claim["daemon_host"], claim["lease_id"], claim["daemon_port"]) for claim in stored.claims
+    }
+    for host, lease_id, port in outside.daemons:
+        if (host, lease_id, port) not in claimed:
+            yield f"daemon: {host} runs one for lease {lease_id} at port {port}, which it has not claimed"
+
+
+def edges(
+    events: Iterable[Row], leases: Mapping[str, Row]
+) -> tuple[set[tuple[str, str]], list[str]]:
+    """Return which edges of the table of lifecycle the leases went along, and what is not one of them."""
+    taken: set[tuple[str, str]] = set()
+    broken: list[str] = []
+    status: dict[str, str] = {}
+    for row in events:
+        lease_id, event, after = row["lease_id"], row["event"], row["status"]
+        before = status.get(lease_id)
+        status[lease_id] = after
+        if before is None or before == after:
+            continue
+        try:
+            follows = TRANSITIONS.get((Status(before), Event(event)))
+        except ValueError:
+            follows = None
+        if follows != after:
+            broken.append(f"status: lease {lease_id} went from {before} to {after} by {event}")
+        else:
+            taken.add((before, event))
+    for lease_id, row in leases.items():
+        if status.get(lease_id, row["status"]) != row["status"]:
+            broken.append(
+                f"status: lease {lease_id} is {row['status']}, and its events say {status[lease_id]}"
+            )
+    return taken, broken
+
+
+def queue_order(events: Iterable[Row], leases: Mapping[str, Row]) -> Iterator[str]:
+    """Of two leases of a project that wait for the same, the one that came first is served first."""
+    waiting: set[str] = set()
+    for row in events:
+        lease_id = row["lease_id"]
+        if row["status"] == Status.QUEUED:
+            waiting.add(lease_id)
+            continue
+        if lease_id not in waiting:
+            continue
+        waiting.remove(lease_id)
+        if row["event"] != Event.CLAIM:
+            continue
+        mine = leases[lease_id]
+        for other in sorted(waiting):
+            if _is_alike(mine, leases[other]) and leases[other]["queued_at"] < mine["queued_at"]:
+                yield f"queue: lease {lease_id} was served before {other}, which waits for longer"
+
+
+def _is_alike(one: Row, other: Row) -> bool:
+    names = "project_id priority count mode memory_mb locality requirements reservation_id consumer_host has_server"
+    return all(one[name] == other[name] for name in names.split())
+
+
+def nothing_is_left(stored: Stored, outside: Outside) -> list[str]:
+    """Return what is there although every lease has ended."""
+    return [
+        *(
+            f"left: lease {key} is {row['status']}"
+            for key, row in stored.leases.items()
+            if row["status"] not in OVER
+        ),
+        *(f"left: a claim of {each['gpu_uuid']} by {each['lease_id']}" for each in stored.claims),
+        *(
+            f"left: {gpu['used_mb']} MiB, {gpu['leases']} leases and {gpu['reserved_mb']} reserved MiB of {uuid}"
+            for uuid, gpu in stored.gpus.items()
+            if gpu["used_mb"] or gpu["leases"] or gpu["reserved_mb"] or gpu["exclusive_lease_id"]
+        ),
+        *(f"left: server {key} of lease {tag}" for key, tag in outside.servers if tag),
+        *(f"left: on {host}, port {port} reaches {real}" for host, port, real in outside.mappings),
+        *(f"left: the fence of {host} admits {each}" for host, each in outside.admissions),
+        *(f"left: {host} runs a daemon of lease {lease}" for host, lease, _ in outside.daemons),
+    ]
+
+
+def same_answers(answers: Mapping[str, list[Any]]) -> Iterator[str]:
+    """A key is a register that is written once: each launch with it returned the same lease."""
+    for key, ids in sorted(answers.items()):
+        if len(set(ids)) > 1:
+            yield f"repeated: key {key} has made leases {', '.join(sorted(set(ids)))}"

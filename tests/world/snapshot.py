@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What there is in a world at one moment, as values, for the rules: what the database, Nova, and each kernel have."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gsaas.objects.address import Address
+from gsaas.objects.daemon import Admission
+
+Row = Mapping[str, Any]
+
+_LEASES = (
+    "SELECT id, status, project_id, name, mode, has_server, server_id, port_id, bound_host, admitted_address,"
+    " plain_server_id, queued_at, priority, count, memory_mb, locality, requirements, reservation_id, consumer_host"
+    " FROM leases"
+)
+_CLAIMS = "SELECT * FROM claims"
+_GPUS = (
+    "SELECT uuid, host_name, memory_mb, used_mb, reserved_mb, exclusive_lease_id, leases, daemon_port"
+    " FROM gpus"
+)
+_HOSTS = (
+    "SELECT h.name, h.gpu_address AS monitor, e.gpu_address AS endpoint"
+    " FROM hosts h LEFT JOIN endpoints e ON e.host_name = h.name"
+)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What is committed."""
+
+    leases: Mapping[str, Row]
+    claims: tuple[Row, ...]
+    gpus: Mapping[str, Row]
+    addresses: Mapping[str, frozenset[str]]
+    """Host -> its addresses on the GPU network."""
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What is there outside the database."""
+
+    servers: tuple[tuple[str, str | None], ...]
+    """Id and tag of each server."""
+    mappings: tuple[tuple[str, str, Address], ...]
+    """Host, port id and real address of each mapping that packets of a VM or program find there."""
+    admissions: tuple[tuple[str, Admission], ...]
+    """By GPU host."""
+    daemons: tuple[tuple[str, str, int], ...]
+    """GPU host, lease and port of each daemon of a lease that has processes."""
+
+
+class Reader:
+    """Reads the database of a world beside its processes."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+        self._connection.row_factory = sqlite3.Row
+
+    def stored(self) -> Stored:
+        rows = self.rows
+        hosts = rows(_HOSTS)
+        return Stored(
+            {row["id"]: row for row in rows(_LEASES)},
+            tuple(rows(_CLAIMS)),
+            {row["uuid"]: row for row in rows(_GPUS)},
+            {
+                row["name"]: frozenset(filter(None, (row["monitor"], row["endpoint"])))
+                for row in hosts
+            },
+        )
+
+    def rows(self, query: str) -> list[Row]:
+        return [dict(row) for row in self._connection.execute(query)]
+
+    def close(self) -> None:
+        self._connection.close()

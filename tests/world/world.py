@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One world: its machines, its processes, its clients, and the seed that decides all that happens in it.
+
+A seed draws a plan: what is done, when, each with a number of its own. Then the plan is carried out: the tasks of all
+processes go on as the seed draws. At the end faults stop; everything has to come to rest, and then to be cleaned up.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import flask
+from oslo_db import exception as db_exception
+
+from gsaas import rpc
+from gsaas.cloud.base import ServerStatus
+from gsaas.gpu_host.daemons.unavailable import SystemdUnavailable
+from gsaas.objects.gpu_report import GpuInfo
+from gsaas.objects.lifecycle import Status
+from tests.world import baton, bus, cloud, database, facade, kernel, processes, rules, snapshot
+from tests.world.baton import Killed, Process, Scheduler, Stuck, Task
+from tests.world.machines import MemoryGpus, Systemd
+from tests.world.story import Log, Story
+
+HAPPENINGS = 60
+"""What is drawn for one seed."""
+GAP = 9.0
+"""Seconds between two of them, on average."""
+REST = 1800.0
+"""Seconds within which everything comes to rest when faults stop."""
+MOST_POINTS = 1_500_000
+RESTART = 5.0
+"""Seconds after which systemd starts a process again."""
+AT_REST = (Status.QUEUED, Status.ACTIVE, Status.RELEASED, Status.ERROR)
+
+FOLDER = Path("/dev/shm") if Path("/dev/shm").is_dir() else None  # noqa: S108 - a database that nobody keeps
+
+
+@dataclass(frozen=True)
+class Happening:
+    """What is done at one moment."""
+
+    at: float
+    name: str
+    number: int
+    """From which its details are drawn."""
+
+
+@dataclass
+class GpuHost:
+    address: str
+    gpus: MemoryGpus
+    systemd: Systemd
+
+
+@dataclass
+class Outcome:
+    """What became of a seed."""
+
+    seed: int
+    broken: list[str]
+    """The rules that were broken, a sentence each."""
+    story: list[str]
+    digest: str
+    points: int
+    counted: Counter[str] = field(default_factory=Counter)
+    """Operations, faults and edges, and how often each was taken."""
+
+
+class World:
+    """Two APIs, two engines, two GPU hosts and two compute hosts."""
+
+    GPUS = 2
+    MEMORY = 8192
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.life = self.chance.choice(("per-gpu", "per-lease"))
+        self.scheduler = Scheduler(
+            self.chance, self.chance.choice((0.1, 0.3, 0.6, 1.0)), MOST_POINTS
+        )
+        baton.scheduler = self.scheduler
+        self.story = Story()
+        logging.getLogger("gsaas").handlers = [Log(self.story)]
+        logging.getLogger("gsaas").propagate = False
+        self.broken: list[str] = []
+        self.counted: Counter[str] = Counter()
+        self.conf = processes.configuration(self.life)
+        self.kernels = {
+            name: kernel.HostKernel(name, address)
+            for name, address in (
+                ("gpu1", "192.168.50.11"),
+                ("gpu2", "192.168.50.12"),
+                ("compute1", "192.168.50.21"),
+                ("compute2", "192.168.50.22"),
+            )
+        }
+        self.compute_hosts = ("compute1", "compute2")
+        self.gpu_hosts = {name: self._gpu_host(name) for name in ("gpu1", "gpu2")}
+        self.database = database.Server(folder / "world.db", self.story.tell)
+        self.nova = cloud.Nova(self.kernels, self.story.tell)
+        self.bus = bus.Bus(self.conf, self.story.tell)
+        self.reader = snapshot.Reader(folder / "world.db")
+        self.processes: dict[str, Process] = {}
+        """Those that run, by name."""
+        self.apis: dict[str, flask.Flask] = {}
+        self.answers: dict[str, list[str]] = {}
+        """Idempotency key -> the leases that launches with it returned."""
+        self.leases: list[str] = []
+        """The ids that clients have seen."""
+        self.reservations: list[str] = []
+        self.pending: list[Any] = []
+        """Requests that clients wait for: `tests.world.clients.Request`."""
+        self.is_calm = False
+        """Faults have stopped."""
+        self.lost_answers = 0.0
+        """How likely a client loses an answer, 0 to 1."""
+        self._lives: Counter[str] = Counter()
+        database.use(self.database)
+        bus.use(self.bus)
+        kernel.use(self.kernels.__getitem__)
+        self.scheduler.on_killed = self._killed
+        self.scheduler.on_ended = self.database.forget
+        self.scheduler.on_crash = self._crashed
+
+    def _gpu_host(self, name: str) -> GpuHost:
+        infos = [
+            GpuInfo(f"GPU-{name}-{number}", number, "Quadro M4000", self.MEMORY, 8308 + number)
+            for number in range(self.GPUS)
+        ]
+        return GpuHost(self.kernels[name].address, MemoryGpus(infos), Systemd(name))
+
+    # -- processes --------------------------------------------------------------------------------------
+
+    @property
+    def commands(self) -> dict[str, Callable[[], object]]:
+        """How each process is started."""
+        found: dict[str, Callable[[], object]] = {}
+        for name in ("api1", "api2"):
+            found[name] = lambda name=name: self._start_api(name)  # type: ignore[misc]
+        for name in ("engine1", "engine2"):
+            found[name] = lambda name=name: processes.engine(  # type: ignore[misc]
+                self, f"{name}-{self._lives[name]}"
+            )
+        for host in self.gpu_hosts:
+            found[f"monitor-{host}"] = lambda host=host: processes.monitor(self, host)  # type: ignore[misc]
+        for host in self.compute_hosts:
+            found[f"rodvr-{host}"] = lambda host=host: processes.endpoint(self, host)  # type: ignore[misc]
+        return found
+
+    def _start_api(self, name: str) -> None:
+        self.apis[name] = processes.api(self)
+
+    def start(self, name: str) -> None:
+        """Start a process that does not run."""
+        self._lives[name] += 1
+        process = Process(name)
+        self.processes[name] = process
+        self.story.tell("starts", name)
+        self.scheduler.spawn(f"{name}: main", lambda: self._main(name, process), process)
+
+    def _main(self, name: str, process: Process) -> None:
+        try:
+            self.commands[name]()
+        except Killed:
+            raise
+        except (
+            db_exception.DBError,
+            db_exception.DBConnectionError,
+            rpc.BusError,
+            OSError,
+            SystemdUnavailable,
+        ) as error:
+            self.story.tell(f"cannot start: {type(error).__name__}: {error}")
+            self.scheduler.kill(process)
+            raise Killed from error
+
+    def kill(self, name: str) -> None:
+        """Kill a process now."""
+        process = self.processes.get(name)
+        if process is not None and process.is_alive:
+            self.scheduler.kill(process)
+
+    def _killed(self, process: Process) -> None:
+        self.story.tell("is killed", process.name)
+        self.bus.forget(process)
+        self.apis.pop(process.name, None)
+        for host, each in self.gpu_hosts.items():
+            if process.name == f"monitor-{host}":
+                each.systemd.watchers.clear()
+        for each_kernel in self.kernels.values():
+            if process.name == f"rodvr-{each_kernel.host}":
+                each_kernel.watches.clear()
+        for request in list(self.pending):
+            if request.process is process:
+                request.lose()
+        name = process.name
+        self.scheduler.spawn(
+            "systemd", lambda: self._start_again(name), self.scheduler.driver.process
+        )
+
+    def _start_again(self, name: str) -> None:
+        self.scheduler.sleep(RESTART * (1 + self.chance.random()))
+        self.start(name)
+
+    def _crashed(self, task: Task, error: BaseException) -> None:
+        self.broken.append(f"crash: {task.name}: {type(error).__name__}: {error}")
+        self.story.tell(f"BROKEN {self.broken[-1]}", task.process.name)
+
+    # -- looking ----------------------------------------------------------------------------------------
+
+    def outside(self) -> snapshot.Outside:
+        """Return what is there outside the database."""
+        mappings = [
+            (host, port_id, real)
+            for host, each in sorted(self.kernels.items())
+            for port_id, _, real in each.mapped()
+        ]
+        admissions = [
+            (host, each)
+            for host in self.gpu_hosts
+            for each in sorted(
+                self.kernels[host].admitted.admitted if self.kernels[host].admitted else ()
+            )
+        ]
+        daemons = [
+            (host, each.daemon.lease_id, each.daemon.port)
+            for host, machine in self.gpu_hosts.items()
+            for each in machine.systemd.units.values()
+            if each.has_processes and each.daemon.lease_id is not None
+        ]
+        servers = [
+            (key, each.tag)
+            for key, each in self.nova.servers.items()
+            if each.server.status != ServerStatus.SHELVED  # it is left to its owner
+        ]
+        return snapshot.Outside(tuple(servers), tuple(mappings), tuple(admissions), tuple(daemons))
+
+    def look(self) -> None:
+        """Note what is broken now."""
+        found = rules.after_each_step(self.reader.stored(), self.outside(), processes.QUOTA)
+        self._note(found)
+
+    def _note(self, found: Collection[str]) -> None:
+        for sentence in found:
+            if sentence not in self.broken:
+                self.broken.append(sentence)
+                self.story.tell(f"BROKEN {sentence}", "rules")
+
+    # -- a seed -----------------------------------------------------------------------------------------
+
+    def plan(self) -> list[Happening]:
+        """Draw what is done in this world."""
+        from tests.world import happenings
+
+        names = list(happenings.ALL)
+        weights = [happenings.ALL[name].weight for name in names]
+        at, drawn = 30.0, []
+        for name in self.chance.choices(names, weights, k=HAPPENINGS):
+            at += self.chance.expovariate(1 / GAP)
+            drawn.append(Happening(at, name, self.chance.getrandbits(32)))
+        return drawn
+
+    def run(self, left_out: Collection[int] = ()) -> None:
+        """Carry out the plan, without those of its happenings that are *left_out*, by their positions."""
+        from tests.world import happenings
+
+        plan = self.plan()
+        for name in self.commands:
+            self.start(name)
+        for position, happening in enumerate(plan):
+            if position in left_out:
+                continue
+            self.sleep_until(happening.at)
+            self.counted[happening.name] += 1
+            happenings.ALL[happening.name].act(self, random.Random(happening.number))
+            self.look()
+            if self.broken:
+                return
+        self.settle()
+
+    def sleep_until(self, moment: float) -> None:
+        """Let the world go on until then, and look at it now and then."""
+        while self.scheduler.now < moment:
+            self.scheduler.wait(until=min(moment, self.scheduler.now + 2.0))
+            self.look()
+
+    def settle(self) -> None:
+        """Stop all faults, let everything come to rest, end every lease, and look what is left."""
+        from tests.world import happenings
+
+        self.story.tell("all faults stop")
+        self.is_calm = True
+        happenings.calm(self)
+        if not self._comes_to_rest(
+            lambda: {
+                f"{row['status']}: lease {key}"
+                for key, row in self.reader.stored().leases.items()
+                if row["status"] not in AT_REST
+            }
+        ):
+            return
+        self._judge_history()
+        if self.broken:
+            return
+        self.story.tell("every lease is ended")
+        happenings.end_all(self)
+        self._comes_to_rest(
+            lambda: set(rules.nothing_is_left(self.reader.stored(), self.outside()))
+        )
+        self._judge_history()
+
+    def _comes_to_rest(self, unrest: Callable[[], Collection[str]]) -> bool:
+        deadline = self.scheduler.now + REST
+        while self.scheduler.now < deadline:
+            self.sleep_until(self.scheduler.now + 15.0)
+            if self.broken or not unrest():
+                return not self.broken
+        self._note([f"no rest after {REST:g} s: {each}" for each in sorted(unrest())])
+        return False
+
+    def _judge_history(self) -> None:
+        leases = self.reader.stored().leases
+        events = self.reader.rows(
+            "SELECT id, lease_id, event, status FROM lease_events ORDER BY id"
+        )
+        taken, broken = rules.edges(events, leases)
+        for before, event in taken:
+            self.counted[f"edge {before} {event}"] += 1
+        self._note([*broken, *rules.queue_order(events, leases), *rules.same_answers(self.answers)])
+
+    def end(self) -> None:
+        """Kill everything that is left, and let its threads end."""
+        scheduler = self.scheduler
+        self.is_calm = True
+        scheduler.on_killed = lambda _: None
+        for process in {task.process for task in scheduler.tasks}:
+            if process is not scheduler.driver.process:
+                scheduler.kill(process)
+        scheduler.reap()
+        self.reader.close()
+
+
+def run(seed: int, left_out: Collection[int] = ()) -> Outcome:
+    """Run one seed; return what became of it."""
+    facade.install()
+    # What is collected, and when, depends on what this process has done before.
+    gc.disable()
+    with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
+        world = World(seed, Path(folder))
+        try:
+            world.run(left_out)
+        except Stuck as stuck:
+            world.broken.append(f"stuck: {stuck}")
+        finally:
+            outcome = Outcome(
+                seed,
+                world.broken,
+                world.story.lines,
+                world.story.digest(),
+                world.scheduler.points,
+                world.counted,
+            )
+            world.end()
+            baton.scheduler = None
+            gc.enable()
+    return outcome
