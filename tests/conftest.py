@@ -3,12 +3,14 @@
 
 Hypothesis tries 30 inputs for each test, fewer in `./dev test quick`, always the same ones, so that a change is judged
 by what it changes, not by luck. `./dev test thorough` tries 500, drawn anew. A run whose tests were all skipped fails.
-And there is no search for garbage where there is none.
+There is no search for garbage where there is none. And programs that tests start get every signal, also where who
+started the tests has them ignore some, as nohup and a shell's `&` do.
 """
 
 from __future__ import annotations
 
 import gc
+import signal
 
 import hypothesis
 import pytest
@@ -21,6 +23,11 @@ for profile, inputs in (("quick", 10), ("usual", 30), ("thorough", 500)):
 hypothesis.settings.load_profile("usual")
 
 gc.disable()
+
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        # This process goes on ignoring it. But what it starts has the default, which a handler becomes.
+        signal.signal(number, lambda *_: None)
 
 
 def pytest_collection_finish() -> None:

@@ -167,8 +167,7 @@ def inherited(number: signal.Signals, handler: signal.Handlers) -> Iterator[None
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_an_allocation_that_a_signal_ends_is_released(desk, number):
     desk.world.engine.idle = True  # so that the lease is waited for
-    with inherited(number, signal.SIG_DFL):
-        process = start(desk, "alloc", *SHARED, "-on=compute1")
+    process = start(desk, "alloc", *SHARED, "-on=compute1")
     until(lambda: statuses(desk) == ["CLAIMED"])
     process.send_signal(number)
     assert process.wait(timeout=PATIENCE) == 130
