@@ -26,7 +26,8 @@ class Miscounted:
     used_mb: int
     claimed_mb: int
     leases: int
-    claims: int
+    with_claims: int
+    """Leases that claim something of it, each once however many of its cGPUs are on it."""
     reserved_mb: int
     kept_mb: int
     memory_mb: int
@@ -42,7 +43,7 @@ class Miscounted:
             f"{counted} {unit} counted, {found} {what}"
             for counted, found, unit, what in (
                 (self.used_mb, self.claimed_mb, "MiB", "claimed"),
-                (self.leases, self.claims, "cGPUs", "claimed"),
+                (self.leases, self.with_claims, "leases", "with claims"),
                 (self.reserved_mb, self.kept_mb, "MiB", "kept for reservations"),
             )
             if counted != found
@@ -74,7 +75,7 @@ def recount(connection: Connection, uuid: str) -> bool:
         .where(_GPUS.c.uuid == uuid)
         .values(
             used_mb=found.claimed_mb,
-            leases=found.claims,
+            leases=found.with_claims,
             reserved_mb=found.kept_mb,
             generation=_GPUS.c.generation + 1,
             change_number=change_number(connection),
@@ -88,7 +89,9 @@ def _counted() -> Select[Any]:
     """Return the query for the columns of `Miscounted`, and whether a lease holds the GPU that has no claim on it."""
     claims = (
         select(
-            _CLAIMS.c.gpu_uuid, func.sum(_CLAIMS.c.memory_mb).label("mb"), func.count().label("n")
+            _CLAIMS.c.gpu_uuid,
+            func.sum(_CLAIMS.c.memory_mb).label("mb"),
+            func.count(_CLAIMS.c.lease_id.distinct()).label("n"),
         )
         .group_by(_CLAIMS.c.gpu_uuid)
         .subquery()

@@ -152,10 +152,10 @@ def test_what_is_counted_of_a_gpu_is_counted_again(run, database_url: str):
     assert (status, printed.splitlines()) == (
         0,
         [
-            "corrected: GPU-held of gpu1: 40960 MiB counted, 0 claimed; 1 cGPUs counted, 0 claimed",
+            "corrected: GPU-held of gpu1: 40960 MiB counted, 0 claimed; 1 leases counted, 0 with claims",
             "corrected: GPU-kept of gpu1: 512 MiB counted, 0 kept for reservations",
             "corrected: GPU-other of gpu1: held exclusively by a lease without a claim on it",
-            "corrected: GPU-used of gpu1: 4096 MiB counted, 1024 claimed; 2 cGPUs counted, 1 claimed",
+            "corrected: GPU-used of gpu1: 4096 MiB counted, 1024 claimed; 2 leases counted, 1 with claims",
         ],
     )
     with database.read() as session:
