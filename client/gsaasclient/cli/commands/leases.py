@@ -171,9 +171,10 @@ reclaim_at.""",
             example="gsaas history -since=30d",
             details="""
 A TIME is how long ago, such as 7d, or a date or time such as yesterday or 2026-11-01. GPU-h are
-GPU-hours, from when a lease got its GPUs until they were released. mean % and peak % are the share
-of the time in which its cGPUs ran kernels, peak MiB the most memory that one of them used; a hyphen
-stands for what nobody could measure. -c also accepts project_id, memory_mb and released_at.""",
+hours of whole GPUs, from when a lease got its GPUs until they were released. mean % and peak % are
+the share of the time in which its cGPUs ran kernels, peak MiB the most memory that one of them
+used; a hyphen stands for what nobody could measure. -c also accepts project_id, memory_mb and
+released_at.""",
         ),
         Handler("history:history"),
         mistaken_names=("ended", "sacct", "past"),
