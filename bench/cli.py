@@ -30,6 +30,7 @@ LEASE = {
     "cgpus": {"count": 2, "mode": "shared", "memory_mb": 2048},
     "server": {"id": "f1f7b3a2-51f4-4f7d-8f58-3d1f0f7f5c33"},
     "degraded": False,
+    "created_at": "2026-11-27T09:00:00Z",
 }
 
 

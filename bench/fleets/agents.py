@@ -227,6 +227,7 @@ class PlayedSettings:
     life: str = PER_GPU
     per_lease: bool = False
     lease_ports: PortRange = PortRange(20000, 29999)  # noqa: RUF009  (immutable)
+    ports: int = 1
 
 
 def connect(plan: Plan, host: str, kind: str) -> rpc.Bus:
