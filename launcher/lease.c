@@ -25,7 +25,7 @@ enum {
     SIGN_IN_TIMEOUT = 30, /* for which gsaas-cli may take to get a token from Keystone */
 };
 
-enum { KEY_BYTES = 16, BAD_REQUEST = 400, UNAUTHORIZED = 401 };
+enum { KEY_BYTES = 16, ESTIMATE_SIZE = 64, BAD_REQUEST = 400, UNAUTHORIZED = 401 };
 
 static void print_error(const char *sentence)
 {
@@ -43,16 +43,37 @@ static bool equals(const char *text, const char *expected)
     return text && strcmp(text, expected) == 0;
 }
 
+/* Write how long a request waits in the queue, if the API's object says it, as gsaasclient.times.describe_estimate does;
+ * else "". */
+static void describe_estimate(const json_t *object, char text[ESTIMATE_SIZE])
+{
+    const json_t *estimate = json_object_get(object, "estimate_seconds");
+    double seconds = json_number_value(estimate);
+    *text = '\0';
+    if (!json_is_number(estimate))
+        return;
+    if (seconds < 90)
+        snprintf(text, ESTIMATE_SIZE, "about %.0f s", seconds > 1 ? seconds : 1);
+    else if (seconds < 5400)
+        snprintf(text, ESTIMATE_SIZE, "about %.0f min", seconds / 60);
+    else
+        snprintf(text, ESTIMATE_SIZE, "about %.0f h", seconds / 3600);
+}
+
 /* Print the message of an error response, and return the exit status for it. */
 static int report_refusal(const struct response *response)
 {
     const json_t *error = json_array_get(json_object_get(response->document, "errors"), 0);
     const char *code = text_of(error, "code"), *detail = text_of(error, "detail");
     const char *request = text_of(error, "request_id");
+    char estimate[ESTIMATE_SIZE];
+    describe_estimate(json_object_get(error, "gsaas"), estimate);
     if (detail && *detail)
         print_error(detail);
     else
         fprintf(stderr, "gsaas: the API answered with HTTP status %ld\n", response->status);
+    if (*estimate)
+        fprintf(stderr, "  or wait with -wait: %s\n", estimate);
     if (request)
         fprintf(stderr, "  request %s\n", request);
     if (equals(code, "gsaas.capacity.impossible"))
@@ -184,9 +205,11 @@ static void print_queue_position(const json_t *lease)
     const json_t *position = json_object_get(queue, "position"), *length = json_object_get(queue, "length");
     static json_int_t last = -1;
     if (position && length && json_integer_value(position) != last && isatty(STDERR_FILENO)) {
+        char estimate[ESTIMATE_SIZE];
+        describe_estimate(queue, estimate);
         last = json_integer_value(position);
-        fprintf(stderr, "gsaas: waiting for cGPUs: %lld of %lld in the queue\n", (long long)last,
-                (long long)json_integer_value(length));
+        fprintf(stderr, "gsaas: waiting for cGPUs: %lld of %lld in the queue%s%s\n", (long long)last,
+                (long long)json_integer_value(length), *estimate ? ", " : "", estimate);
     }
 }
 

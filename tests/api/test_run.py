@@ -19,7 +19,7 @@ import flask
 import pytest
 from oslo_utils import timeutils
 
-from gsaas.db import models
+from gsaas.db import leases, models
 from tests.api.server import serving
 from tests.api.world import World, token
 from tests.support.launcher import Launcher
@@ -168,6 +168,33 @@ def test_busy_and_impossible_have_different_statuses(api: World, launcher: Launc
     assert busy.stderr.startswith("gsaas: ")
     assert never.stderr.startswith("gsaas: ")
     assert busy.stderr != never.stderr
+
+
+@pytest.fixture
+def hourly(api: World) -> None:
+    """All GPUs are in use, and the last lease had them for an hour."""
+    first = api.launch("member", count=8)["id"]
+    with api.database.write() as session:
+        begun = timeutils.utcnow() - datetime.timedelta(hours=1)
+        leases.update(session.connection(), first, claimed_at=begun)
+    api.call("member", "DELETE", f"/v1/leases/{first}")
+    api.engine.settle()
+    api.launch("member", count=8)
+
+
+@pytest.mark.usefixtures("hourly")
+def test_a_refusal_says_how_long_the_request_would_wait(launcher: Launcher):
+    assert "  or wait with -wait: about 60 min\n" in launcher.run(*ALL, "true").stderr
+
+
+@pytest.mark.usefixtures("hourly")
+@pytest.mark.parametrize("launcher", ["gsaas"], indirect=True)  # test_cli_queue tries the other
+def test_a_wait_on_a_terminal_has_an_estimate(launcher: Launcher):
+    with terminal() as (stderr, lines):
+        process = launcher.start("-ncgpus=8", "-wait", "--", "true", stderr=stderr)
+        assert "waiting for cGPUs: 1 of 1 in the queue, about 60 min" in next(lines)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=PATIENCE) == 130
 
 
 def test_a_value_that_the_api_refuses_is_a_mistake_of_the_line(api: World, launcher: Launcher):
