@@ -24,6 +24,15 @@ PATIENCE = 180
 SIZE = (1280, 1000)
 OPERABLE = {"button", "link", "textbox", "combobox", "spinbutton", "checkbox", "searchbox", "Date"}
 """Roles of what a person operates, as Chromium's accessibility tree calls them."""
+SCROLLS = """\
+const bars = (element, more, overflow) =>
+    more > 1 && (element === document.documentElement || ["auto", "scroll"].includes(overflow));
+return [...document.querySelectorAll("*")].filter(element => {
+    const style = getComputedStyle(element);
+    return bars(element, element.scrollHeight - element.clientHeight, style.overflowY)
+        || bars(element, element.scrollWidth - element.clientWidth, style.overflowX);
+}).map(element => element.outerHTML.slice(0, 100));
+"""
 
 
 class Browser:
@@ -72,6 +81,7 @@ class Browser:
         self.until(lambda: "/auth/login" not in self.driver.current_url)
 
     def go(self, path: str) -> None:
+        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         self.driver.get(self._base + path)
 
     @property
@@ -139,10 +149,16 @@ class Browser:
         self.driver.refresh()
         return self.text(selector)
 
-    def tall(self) -> None:
-        """Make the window as tall as its page, for a picture of all of it."""
-        height = self.driver.execute_script("return document.documentElement.scrollHeight")
-        self.driver.set_window_size(SIZE[0], max(SIZE[1], min(height + 120, 3000)))
+    def whole(self) -> None:
+        """Make the window as large as its page, for a picture of all of it."""
+        for _ in range(2):  # a page may get taller where it had a scroll bar
+            height = self.driver.execute_script("return document.documentElement.scrollHeight")
+            size = {"width": SIZE[0], "height": height, "deviceScaleFactor": 1, "mobile": False}
+            self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+    def scrolls(self) -> list[str]:
+        """Return the elements of the page that have scroll bars."""
+        return self.driver.execute_script(SCROLLS)
 
     def fill(self, name: str, text: object) -> None:
         """Replace the text of the visible field *name*."""
@@ -191,9 +207,9 @@ class Browser:
         except AssertionError:
             raise AssertionError(f"the page does not say {text!r}: {self.text()}") from None
 
-    def until(self, condition: Callable[[], Any]) -> Any:
+    def until(self, condition: Callable[[], Any], patience: float = PATIENCE) -> Any:
         """Return what *condition* returns, once that is true. The page may change meanwhile."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + patience
         while True:
             try:
                 if found := condition():
@@ -201,7 +217,7 @@ class Browser:
             except (NoSuchElementException, StaleElementReferenceException, JavascriptException):
                 pass
             assert time.monotonic() < deadline, (
-                f"not within {PATIENCE} s: {self.driver.current_url}"
+                f"not within {patience} s: {self.driver.current_url}"
             )
             time.sleep(0.1)
 
@@ -225,7 +241,6 @@ class Browser:
         """Take a picture of the window."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.driver.save_screenshot(str(path))
-        self.driver.set_window_size(*SIZE)
 
     def cookies(self) -> dict[str, str]:
         return {cookie["name"]: cookie["value"] for cookie in self.driver.get_cookies()}

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """GSaaS's dashboard in a real Horizon, a real Chromium and the real cloud: what tenants and administrators do with it.
 
-With the variable GSAAS_SCREENSHOTS, which names a folder, pictures of the pages are written there; those of doc/images
-were.
+With the variable GSAAS_SCREENSHOTS, which names a folder, the pictures of doc/images are written there.
 """
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 import os
+import re
 import signal
+import textwrap
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -28,10 +30,12 @@ from tests.openstack.bed import cpu_host, gsaas, keystone, processes, settings
 from tests.openstack.browser import Browser
 from tests.openstack.horizon import Horizon
 from tests.openstack.servers import Servers
+from tests.support import ggml
 
 pytestmark = users.pytestmark
 
 TENANT, OTHER = settings.TENANTS
+PICTURES = os.environ.get("GSAAS_SCREENSHOTS")
 CHECK = "[data-gsaas-check]"
 LEASES, GPUS = "/project/gpu_leases/", "/admin/gpus/"
 ALL_GPUS = sum(gsaas.GPUS.values())
@@ -42,6 +46,24 @@ ANGULAR, COMPUTED = "{$ 999999 * 10000019 $}", str(999999 * 10000019)
 VM_FIELDS = {"image", "flavor", "network", "key_name"}
 SELECTED = VM_FIELDS | {"gpu_model", "mode", "locality", "hosts", "policy", "wait"}
 """Fields of the launch page that are on its second tab, and those in which one selects."""
+CHARTS = "#gsaas-lease .gsaas-chart svg"
+BUSY = re.compile(r"cGPU 0: utilisation: (?!0 %)")
+ENDLESS = ggml.BARE.read_text().replace("SIZE, ROUNDS = 24, 5", "SIZE, ROUNDS = 1024, 0")
+COMPUTES = f"""\
+#cloud-config
+runcmd:
+  - |
+    . /etc/profile.d/gsaas.sh
+    python3 - <<'END'
+{textwrap.indent(ENDLESS, "    ")}
+    import itertools, time
+    for turn in itertools.count():
+        for device in devices[: 1 + turn // 60 % 2]:
+            ggml.ggml_backend_graph_compute(device.backend, device.graph)
+        time.sleep(0.5)
+    END
+"""
+"""User data: it multiplies matrices for ever, on the first cGPU and then on both, in turns."""
 
 
 @pytest.fixture
@@ -74,8 +96,15 @@ def everything(connect: Callable[[str], Connection], gpus: Any) -> Iterator[Any]
 
 
 def shoot(browser: Browser, name: str) -> None:
-    if folder := os.environ.get("GSAAS_SCREENSHOTS"):
-        browser.shoot(Path(folder) / f"{name}.png")
+    if PICTURES:
+        browser.shoot(Path(PICTURES) / f"{name}.png")
+
+
+def shoot_page(browser: Browser, name: str) -> None:
+    """Take a picture of the whole page, which has no scroll bar then."""
+    browser.whole()
+    assert browser.scrolls() == []
+    shoot(browser, name)
 
 
 def open_launch(browser: Browser) -> None:
@@ -105,6 +134,24 @@ def pids(name: str) -> list[int]:
     record = processes.running(name)
     assert record is not None
     return [record.pid, *processes.descendants([record.pid])]
+
+
+@contextmanager
+def draining(pool: Any, gpus: Any) -> Iterator[None]:
+    """Have two leases of the tenant for a while, and the host of one of them drained."""
+    leases = [
+        gpus.create_lease(cgpus={"count": 1, "mode": "shared", "memory_mb": 4096}, server=None)
+    ]
+    (host,) = [gpu.host for gpu in pool.gpus() if leases[0].id in gpu.leases]
+    pool.disable_host(host, "new racks")
+    leases.append(gpus.create_lease(cgpus={"count": 2, "mode": "exclusive"}, server=None))
+    try:
+        yield
+    finally:
+        pool.enable_host(host)
+        for lease in leases:
+            gpus.delete_lease(lease)
+            gpus.wait_for_release(lease)
 
 
 @contextmanager
@@ -144,7 +191,6 @@ def test_a_tenant_launches_a_vm_with_a_cgpu_sees_what_it_has_and_releases_it(
     open_launch(browser)
     fill(browser, name_of_lease="training", count=2, memory_mb="1G")
     browser.see("This request fits now.", CHECK)
-    shoot(browser, "dashboard-launch")
     fill(browser, image=settings.EMPTY_IMAGE, flavor=settings.FLAVOR, network=settings.NETWORK)
     browser.click("Launch")
     browser.see("The launch of training has begun.")
@@ -168,12 +214,9 @@ def test_a_tenant_launches_a_vm_with_a_cgpu_sees_what_it_has_and_releases_it(
     page = browser.driver.page_source
     assert not [name for name in (*gsaas.GPUS, *gsaas.COMPUTE_HOSTS) if name in page]
     assert browser.nameless("#gsaas-lease") == []
-    browser.tall()
-    shoot(browser, "dashboard-lease")
 
     browser.go(LEASES)
     browser.see("2 x 1024 MiB, shared")
-    shoot(browser, "dashboard-leases")
     browser.click("training")
     browser.click("Release")
     browser.click("Release this lease")
@@ -274,7 +317,6 @@ def test_a_request_waits_in_the_queue_and_gets_its_turn(
     browser.see("QUEUED (1 of 1")
     browser.click("patient")
     browser.see("place in the queue: 1 of 1", "#gsaas-status")
-    shoot(browser, "dashboard-queued")
     everything()
     browser.see("ACTIVE", "#gsaas-status")
     browser.go(LEASES)
@@ -355,8 +397,6 @@ def test_an_administrator_sees_the_pool_and_takes_gpus_out_of_service(
     browser.submit()
     browser.see("draining, 1 lease left", "#gsaas-map")
     browser.see("disabled: new racks", "#gsaas-map")
-    browser.tall()
-    shoot(browser, "dashboard-pool")
     gpus.delete_lease(lease)
     browser.until(lambda: "drained" in browser.reloaded("#gsaas-map"))
     assert pool.get_host(held.host).is_disabled
@@ -367,6 +407,38 @@ def test_an_administrator_sees_the_pool_and_takes_gpus_out_of_service(
         browser.go(GPUS)
     assert not pool.get_host(held.host).is_disabled
     assert not pool.get_gpu(free.uuid).is_disabled
+
+
+def test_the_pages_of_a_lease_that_computes_have_its_readings(
+    browser: Browser, admin: Connection, gpus: Any
+):
+    lease = gpus.create_lease(
+        name="training",
+        cgpus={"count": 2, "kind": "cpu", "mode": "shared", "memory_mb": 512},
+        server={"name": "training", "user_data": base64.b64encode(COMPUTES.encode()).decode()},
+        duration=8 * 3600,
+    )
+    with draining(admin.gpu_scheduling, gpus):
+        gpus.wait_for_lease(lease)
+        browser.login(TENANT, settings.password(TENANT))
+        browser.go(f"{LEASES}{lease.id}/")
+
+        def shows_readings() -> bool:
+            browser.driver.refresh()
+            busy = [one for one in browser.all(CHARTS) if BUSY.match(one.accessible_name)]
+            # A picture shows some minutes of them.
+            lines = [one.get_attribute("points") for one in browser.all(f"{CHARTS} polyline")]
+            return bool(busy) and (not PICTURES or any(len(one.split()) >= 7 for one in lines))
+
+        browser.until(shows_readings, patience=900)
+        shoot_page(browser, "dashboard-lease")
+        browser.login("admin", settings.password("admin"))
+        browser.go(GPUS)
+        browser.see("draining, 1 lease left", "#gsaas-map")
+        assert len(browser.all(f"#gsaas-map a[href*='{lease.id}']")) == 2
+        shoot_page(browser, "dashboard-pool")
+    gpus.delete_lease(lease)
+    gpus.wait_for_release(lease)
 
 
 def test_an_administrator_changes_the_queue_and_the_policy(
@@ -382,7 +454,6 @@ def test_an_administrator_changes_the_queue_and_the_policy(
         ["1", "first"],
         ["2", "second"],
     ]
-    shoot(browser, "dashboard-queue")
     browser.find(f"[id='queue__row_{second.id}__action_priority']").click()
     browser.fill("priority", 5)
     browser.submit()
@@ -410,7 +481,6 @@ def test_usage_by_project_is_a_chart_and_a_file(
     gpus.delete_lease(lease)
     browser.go(f"{GPUS}?tab=gpus__usage")
     browser.see(TENANT, "#gsaas-usage")
-    shoot(browser, "dashboard-usage")
     answer = read(
         browser, horizon, browser.find("#gsaas-csv").get_attribute("href").removeprefix(horizon.url)
     )
