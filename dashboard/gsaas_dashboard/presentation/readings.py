@@ -12,7 +12,8 @@ from gsaas_dashboard.presentation.charts import Chart, Point, line
 HOUR, DAY = "the last hour", "the last day"
 LONGEST_HOUR = 120
 """Seconds of the interval of a series that is one of the last hour."""
-MEBI = 2**20
+RATES = {"MiB/s": 2**20, "KiB/s": 2**10, "B/s": 1}
+"""Unit of a rate -> bytes per second."""
 
 
 class Series(NamedTuple):
@@ -57,8 +58,8 @@ def _charts(each: Mapping[str, Any], shares: Mapping[int, int | None]) -> list[C
             ),
         ]
     found += [
-        line("To the GPUs", "MiB/s", _of_path(points, "sent_bytes_per_second", MEBI)),
-        line("From the GPUs", "MiB/s", _of_path(points, "received_bytes_per_second", MEBI)),
+        _rate("To the GPUs", _of_path(points, "sent_bytes_per_second")),
+        _rate("From the GPUs", _of_path(points, "received_bytes_per_second")),
         line("Connections", "", _of_path(points, "connections")),
         line("Dropped packets", "", _of_path(points, "dropped_packets")),
     ]
@@ -91,9 +92,13 @@ def _of_cgpu(points: _Timed, index: int, name: str) -> list[Point]:
     ]
 
 
-def _of_path(points: _Timed, name: str, unit: float = 1) -> list[Point]:
-    found = []
-    for at, point in points:
-        value = ((point or {}).get("path") or {}).get(name)
-        found.append((at, None if value is None else value / unit))
-    return found
+def _of_path(points: _Timed, name: str) -> list[Point]:
+    return [(at, ((point or {}).get("path") or {}).get(name)) for at, point in points]
+
+
+def _rate(title: str, points: Sequence[Point]) -> Chart | None:
+    """Return the chart of bytes per second, in the largest unit that the highest rate reaches."""
+    most = max((value for _, value in points if value is not None), default=0)
+    unit = next((unit for unit, size in RATES.items() if most >= size), "B/s")
+    scaled = [(at, None if value is None else value / RATES[unit]) for at, value in points]
+    return line(title, unit, scaled)

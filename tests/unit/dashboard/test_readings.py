@@ -49,6 +49,18 @@ def test_the_masked_path_has_charts_where_it_was_measured() -> None:
     ]
 
 
+def test_a_slow_path_has_a_unit_in_which_its_rate_can_be_read() -> None:
+    rates = (
+        {"sent_bytes_per_second": sent, "received_bytes_per_second": 312} for sent in (0, 3277)
+    )
+    points = [point(minute, cgpus=[], path=rate) for minute, rate in enumerate(rates)]
+    (series,) = readings.series(of(*points), [])
+    assert [(chart.title, chart.last, chart.top) for chart in series.charts] == [
+        ("To the GPUs", "3.2 KiB/s", "5"),
+        ("From the GPUs", "312 B/s", "500"),
+    ]
+
+
 def test_a_point_that_is_left_out_interrupts_the_line() -> None:
     (series,) = readings.series(of(point(1), point(2), point(5), point(6)), DEVICES)
     assert [len(chart.lines) for chart in series.charts] == [2, 2, 2, 2]
