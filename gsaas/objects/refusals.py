@@ -38,25 +38,25 @@ class Refusals:
         found = []
         if self.foreign:
             sent_from = f"from {self.source}" if self.source else "from addresses"
-            own = f", which the VM's port does not have (it has {', '.join(addresses)}),"
+            own = f"which the VM's port does not have (it has {', '.join(addresses)})"
             found.append(
-                f"{self.foreign} packets that the VM sent to masked addresses {sent_from}{own} were dropped {since}; "
+                f"packets that the VM sent to masked addresses {sent_from}, {own}: {self.foreign} dropped {since}; "
                 "let the VM use an address of its port (ip route replace MASKED_PREFIX dev INTERFACE src ADDRESS), or "
                 "give the port the address (openstack port set --fixed-ip)"
             )
         if self.not_tcp:
             found.append(
-                f"{self.not_tcp} packets of the VM to masked addresses that are not TCP, such as those of ping, were "
-                f"dropped {since}; daemons are reached by TCP only"
+                "packets of the VM to masked addresses that are not TCP, such as those of ping: "
+                f"{self.not_tcp} dropped {since}; daemons are reached by TCP only"
             )
         if self.fragments:
             found.append(
-                f"{self.fragments} fragments of packets of the VM to masked addresses were dropped {since}; use an MTU "
+                f"fragments of packets of the VM to masked addresses: {self.fragments} dropped {since}; use an MTU "
                 "in the VM that its network carries"
             )
         if self.unmapped:
             found.append(
-                f"{self.unmapped} connections to masked addresses or ports that the lease does not have were refused "
+                f"connections to masked addresses or ports that the lease does not have: {self.unmapped} refused "
                 f"{since}; use the addresses in the lease's environment (gsaas env)"
             )
         return found

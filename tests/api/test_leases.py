@@ -185,7 +185,8 @@ def test_a_lease_says_what_is_refused_to_its_vm_and_what_to_do(world):
         return world.call("member", "GET", path, headers=headers).json["lease"]
 
     (problem,) = read("1.10")["problems"]
-    assert problem.startswith("3 packets that the VM sent to masked addresses from 10.0.1.9")
+    assert problem.startswith("packets that the VM sent to masked addresses from 10.0.1.9")
+    assert ": 3 dropped in the last " in problem
     assert f"it has {server.port.ip}" in problem
     assert "problems" not in read("1.9")
     with world.database.write() as session:

@@ -15,12 +15,12 @@ from gsaas.objects.refusals import Refusals
     [
         (
             Refusals(30, foreign=3, source="10.0.1.9"),
-            ["3 packets", "from 10.0.1.9", "it has 10.0.0.5, 10.0.2.9", "in the last 30 s", "src"],
+            ["3 dropped in the last 30 s", "from 10.0.1.9", "it has 10.0.0.5, 10.0.2.9", "src"],
         ),
         (Refusals(30, foreign=3), ["from addresses", "it has 10.0.0.5, 10.0.2.9"]),
-        (Refusals(600, not_tcp=1), ["1 packets", "not TCP", "in the last 10 min"]),
-        (Refusals(30, fragments=2), ["2 fragments", "MTU"]),
-        (Refusals(30, unmapped=5), ["5 connections", "does not have", "gsaas env"]),
+        (Refusals(600, not_tcp=1), ["not TCP", "1 dropped in the last 10 min"]),
+        (Refusals(30, fragments=2), ["fragments", "2 dropped", "MTU"]),
+        (Refusals(30, unmapped=5), ["connections", "5 refused", "does not have", "gsaas env"]),
     ],
 )
 def test_a_sentence_says_what_was_refused_and_what_to_do(refusals, parts) -> None:
