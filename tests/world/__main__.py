@@ -93,8 +93,9 @@ def _run_alone(seed: int, plant: str | None) -> dict[str, Any]:
 
 
 def _run(seed: int, plant: str | None, left_out: Sequence[int] = ()) -> dict[str, Any]:
-    from tests.world import world
+    from tests.world import planted, world
 
+    planted.plant(plant)
     return vars(world.run(seed, left_out))
 
 

@@ -27,8 +27,6 @@ from tests.world import baton
 from tests.world.baton import Process, Task
 from tests.world.threads import Facade
 
-BROKER = Process("broker")
-
 
 @dataclass
 class Weather:
@@ -123,6 +121,7 @@ class Bus:
         self.carried: list[str] = []
         """The bodies of all messages, for rules."""
         self._queued: dict[tuple[str, str | None], list[Carried]] = {}
+        self._process = Process("broker")
         self._tell = tell
 
     def connect(self) -> RPCTransport:
@@ -236,7 +235,9 @@ class Bus:
             if chance.random() < weather.late:
                 seconds = round(chance.random() * weather.longest_delay, 1)
                 self._tell(f"late by {seconds} s: {what}")
-                scheduler.spawn("late message", lambda s=seconds: self._later(s, arrive), BROKER)  # type: ignore[misc]
+                scheduler.spawn(
+                    "late message", lambda s=seconds: self._later(s, arrive), self._process
+                )  # type: ignore[misc]
             else:
                 arrive()
 

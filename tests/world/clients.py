@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from tests.world.baton import Process, Task
 if TYPE_CHECKING:
     from tests.world.world import World
 
-CLIENT = Process("client")
 PATIENCE = 90.0
 """Seconds for which a client waits for an answer."""
 NEWEST = "latest"
@@ -99,6 +99,9 @@ def call(
     if found.status >= 500 and found.status != 503:
         world.broken.append(f"{what}: {found.status} {found.body}")
         world.story.tell(f"BROKEN {world.broken[-1]}", "rules")
+    others = {"member": "red", "stranger": "blue"}.get(caller)
+    if others is not None and f'"project_id": "{others}"' in json.dumps(found.body):
+        world.broken.append(f"{what}: the answer is about project {others}: {found.body}")
     return found
 
 

@@ -16,7 +16,7 @@ from tests.world.table import happens
 if TYPE_CHECKING:
     from tests.world.world import World
 
-LONGEST = 60.0
+LONGEST = 30.0
 """Seconds for which a fault lasts at most."""
 
 
@@ -114,7 +114,7 @@ def nova_is_away(world: World, draw: random.Random) -> None:
     _for_a_while(world, draw, world.nova.weather, is_away=True)
 
 
-@happens(1)
+@happens(3)
 def nova_refuses(world: World, draw: random.Random) -> None:
     _for_a_while(world, draw, world.nova.weather, refuses=0.5, fails=0.5)
 
@@ -171,7 +171,7 @@ def server_is_shelved(world: World, draw: random.Random, made: Instance) -> str:
     return "shelves"
 
 
-@happens(1)
+@happens(2)
 @_on_a_server
 def server_fails(world: World, draw: random.Random, made: Instance) -> str:
     world.nova.change(made, status=ServerStatus.ERROR, fault="the hypervisor has failed")

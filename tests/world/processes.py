@@ -77,7 +77,7 @@ cgpus = {quota}
 key = k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8
 direct = always
 """
-QUOTA = 9
+QUOTA = 5
 """cGPUs of a project."""
 
 

@@ -181,6 +181,14 @@ def nothing_is_left(stored: Stored, outside: Outside) -> list[str]:
     ]
 
 
+def secrets_are_kept(told: Iterable[str], secrets: Iterable[str]) -> Iterator[str]:
+    """No log contains a token or a key."""
+    for line in told:
+        for secret in secrets:
+            if secret in line:
+                yield f"secret: it is in the log: {line}"
+
+
 def same_answers(answers: Mapping[str, list[Any]]) -> Iterator[str]:
     """A key is a register that is written once: each launch with it returned the same lease."""
     for key, ids in sorted(answers.items()):

@@ -30,15 +30,17 @@ from tests.world.baton import Killed, Process, Scheduler, Stuck, Task
 from tests.world.machines import MemoryGpus, Systemd
 from tests.world.story import Log, Story
 
-HAPPENINGS = 60
+HAPPENINGS = 120
 """What is drawn for one seed."""
-GAP = 9.0
+GAP = 3.0
 """Seconds between two of them, on average."""
 REST = 1800.0
 """Seconds within which everything comes to rest when faults stop."""
 MOST_POINTS = 1_500_000
 RESTART = 5.0
 """Seconds after which systemd starts a process again."""
+SECRETS = ("token-of-the-", "AAECAwQF")
+"""How the tokens of callers and the key for grants begin."""
 AT_REST = (Status.QUEUED, Status.ACTIVE, Status.RELEASED, Status.ERROR)
 
 FOLDER = Path("/dev/shm") if Path("/dev/shm").is_dir() else None  # noqa: S108 - a database that nobody keeps
@@ -112,6 +114,7 @@ class World:
         self.reader = snapshot.Reader(folder / "world.db")
         self.processes: dict[str, Process] = {}
         """Those that run, by name."""
+        self.clients = Process("client")
         self.apis: dict[str, flask.Flask] = {}
         self.answers: dict[str, list[str]] = {}
         """Idempotency key -> the leases that launches with it returned."""
@@ -336,7 +339,14 @@ class World:
         taken, broken = rules.edges(events, leases)
         for before, event in taken:
             self.counted[f"edge {before} {event}"] += 1
-        self._note([*broken, *rules.queue_order(events, leases), *rules.same_answers(self.answers)])
+        self._note(
+            [
+                *broken,
+                *rules.queue_order(events, leases),
+                *rules.same_answers(self.answers),
+                *rules.secrets_are_kept(self.story.lines, SECRETS),
+            ]
+        )
 
     def end(self) -> None:
         """Kill everything that is left, and let its threads end."""

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bugs that worlds have to find: each puts a broken method into the place of a right one, in this process."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from oslo_db import exception as db_exception
+
+from gsaas.api import idempotency
+from gsaas.cloud.base import Owner
+from gsaas.db.database import Database
+from gsaas.engine import desired_state, reconciler, steps
+from gsaas.gpgpums import queue
+from gsaas.gpgpums.claims import Claims
+from gsaas.gpu_host.daemons.service import DaemonService
+from gsaas.limits import base
+from gsaas.objects.daemon import DesiredState
+from gsaas.objects.lifecycle import Status
+from gsaas.rodvr.endpoint import Endpoint
+from gsaas.rodvr.order_serials import OrderSerials
+from gsaas.rpc.hosts import AgentCallFailed
+
+BUGS: dict[str, Callable[[], None]] = {}
+
+
+def bug(plant: Callable[[], None]) -> Callable[[], None]:
+    BUGS[plant.__name__] = plant
+    return plant
+
+
+@bug
+def a_lost_connection_counts_as_a_commit() -> None:
+    """The answer is given although the commit may not have been stored."""
+    change = Database.writing
+
+    def writing(self: Database) -> Any:
+        return _Swallowing(change(self))
+
+    Database.writing = writing  # type: ignore[method-assign]
+
+
+class _Swallowing:
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __enter__(self) -> Any:
+        return self._context.__enter__()
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> Any:
+        try:
+            return self._context.__exit__(kind, error, traceback)
+        except db_exception.DBConnectionError:
+            if kind is None:
+                return True
+            raise
+
+
+@bug
+def claims_return_before_daemons_are_gone() -> None:
+    """The engine does not wait until the GPU hosts confirm that the daemons of a lease are gone."""
+    clean_up = steps._clean_up
+
+    def hasty(lease: Any, observed: Any) -> Any:
+        step = clean_up(lease, observed)
+        if isinstance(step, steps.Wait) and "daemons are gone" in step.reason and lease.claims:
+            return steps.ReturnClaims()
+        return step
+
+    steps._clean_up = hasty
+
+
+@bug
+def claims_return_before_bindings_are_gone() -> None:
+    """The engine takes a call of an endpoint that failed for a success."""
+    remove = reconciler.LeaseReconciler._execute
+
+    def execute(self: Any, lease: Any, step: Any, state: Any) -> None:
+        try:
+            remove(self, lease, step, state)
+        except AgentCallFailed:
+            if not isinstance(step, steps.RemoveBinding):
+                raise
+            self._update(lease, bound_host=None)
+
+    reconciler.LeaseReconciler._execute = execute  # type: ignore[method-assign]
+
+
+@bug
+def late_orders_are_carried_out() -> None:
+    """An endpoint installs a binding again that a newer order has removed."""
+    OrderSerials.check = lambda *_: None  # type: ignore[method-assign]
+
+
+@bug
+def late_desired_states_are_applied() -> None:
+    """A monitor applies a desired state that is older than the one it has."""
+    apply = DaemonService.apply
+
+    def anew(self: DaemonService, desired: Any) -> Any:
+        self._synchronised.wait()
+        with self._lock:
+            self._desired = DesiredState(-1, self._desired.daemons, self._desired.admissions)
+        return apply(self, desired)
+
+    DaemonService.apply = anew  # type: ignore[method-assign]
+
+
+@bug
+def the_fence_opens_for_leases_that_end() -> None:
+    """The desired state of a GPU host has leases that are RELEASING, too."""
+    desired_state.ENTITLED = (*desired_state.ENTITLED, Status.RELEASING)
+
+
+@bug
+def a_returned_claim_is_lost() -> None:
+    """Returning the claims of a lease has no effect now and then: it is not tried again after a lost race."""
+    release = Claims.release
+
+    def lost(self: Claims, lease_id: str) -> None:
+        with suppress(db_exception.DBError, Exception):
+            release(self, lease_id)
+
+    finish = steps._clean_up
+
+    def clean_up(lease: Any, observed: Any) -> Any:
+        step = finish(lease, observed)
+        if isinstance(step, steps.ReturnClaims) and lease.status == Status.RELEASING:
+            return steps.Finish()
+        return step
+
+    Claims.release = lost  # type: ignore[method-assign]
+    steps._clean_up = clean_up
+
+
+@bug
+def a_repeated_launch_makes_another_lease() -> None:
+    """The key of a launch is not stored."""
+    idempotency.mark = lambda _, lease: lease
+
+
+@bug
+def a_second_server_is_made() -> None:
+    """The engine takes every lease for one for which nobody has made a server yet."""
+
+    def untried(lease: Any) -> Owner:
+        return dataclasses.replace(_owner_of(lease), untried=True)
+
+    _owner_of = reconciler.owner_of
+    reconciler.owner_of = untried
+
+
+@bug
+def the_queue_serves_the_newest_first() -> None:
+    queue.QueuedRequest.sort_key = property(  # type: ignore[assignment]
+        lambda self: (-self.priority, -self.queued_at.timestamp(), self.lease_id)
+    )
+
+
+@bug
+def quotas_are_not_counted() -> None:
+    """A claim may exceed the quota of its project."""
+    base._exceeded = lambda *_: []
+
+
+@bug
+def removed_mappings_stay_in_the_kernel() -> None:
+    """An endpoint says that a binding is gone before it is."""
+
+    def remove(self: Any, port_id: str) -> Any:
+        with self._lock:
+            return self._report(())
+
+    Endpoint.remove = remove  # type: ignore[method-assign]
+
+
+_planted: set[str] = set()
+
+
+def plant(name: str | None) -> None:
+    """Plant a bug in this process, once."""
+    if name is not None and name not in _planted:
+        _planted.add(name)
+        BUGS[name]()
