@@ -299,12 +299,8 @@ def next_step(
         case Status.CLAIMED if not lease.has_server:
             return _activate_without_server(lease, observed, age, timeouts)
         case Status.ACTIVE if not lease.has_server:
-            return (
-                _apply_local_binding(lease, observed)
-                or _update_monitor(observed)
-                or _move(lease, observed, now, timeouts)
-                or Idle()
-            )
+            step = _apply_local_binding(lease, observed) or _update_monitor(observed)
+            return _with_move(step or Idle(), lease, observed, now, timeouts)
         case Status.CLAIMED if lease.plain_server_id is not None:
             return _take_plain_server(observed)
         case Status.CLAIMED:
@@ -320,7 +316,8 @@ def next_step(
                 return Fail("boot-server", _boot_timeout_message(observed, timeouts.boot))
             return step
         case Status.ACTIVE:
-            return _follow_server(lease, observed, now, timeouts)
+            step = _follow_server(lease, observed)
+            return _with_move(step, lease, observed, now, timeouts)
         case Status.RELEASING | Status.ERROR | Status.RELEASED:
             return _clean_up(lease, observed)
 
@@ -469,10 +466,8 @@ def _boot(lease: Lease, observed: ObservedState, now: datetime.datetime) -> Step
     return _wait_for_gpu_hosts(observed) or Activate()
 
 
-def _follow_server(
-    lease: Lease, observed: ObservedState, now: datetime.datetime, timeouts: Timeouts
-) -> Step:
-    """Return the next step of an ACTIVE lease."""
+def _follow_server(lease: Lease, observed: ObservedState) -> Step:
+    """Return the next step of an ACTIVE lease, but for the moves of its cGPUs."""
     server = observed.server
     if observed.cloud_error is not None:
         return Idle()  # the next audit asks again; the connection to the GPUs goes on working
@@ -483,12 +478,32 @@ def _follow_server(
     if server.host is None or server.port is None:
         if lease.bound_host is not None:
             return RemoveBinding(lease.bound_host)
-        return _move(lease, observed, now, timeouts) or Idle()
-    return (
-        _connect(lease, server, server.host, server.port, observed)
-        or _move(lease, observed, now, timeouts)
-        or Idle()
-    )
+        return Idle()
+    return _connect(lease, server, server.host, server.port, observed) or Idle()
+
+
+def _with_move(
+    step: Step, lease: Lease, observed: ObservedState, now: datetime.datetime, timeouts: Timeouts
+) -> Step:
+    """Return *step* of an ACTIVE lease, or that of the move of its cGPUs, if nothing else is to be done now.
+
+    While its consumer cannot be followed, because the cloud or an endpoint is missing, a move begins nothing, but it is
+    given up in time, and returns the GPUs to which no binding leads.
+    """
+    if not isinstance(step, Idle | Wait):
+        return step
+    if isinstance(step, Idle) and observed.cloud_error is None:
+        return _move(lease, observed, now, timeouts) or step
+    match lease.moving:
+        case Stage.STARTING:
+            missing = step.until if isinstance(step, Wait) else "the cloud answers"
+            return _give_up_late(lease, now, timeouts, f"it waits until {missing}") or step
+        case Stage.SWITCHED if lease.bound_host is None:
+            return LeaveFormerGpus()
+        case Stage.ENDING:
+            return _move(lease, observed, now, timeouts) or step
+        case _:
+            return step
 
 
 def _move(
@@ -542,12 +557,21 @@ def _start_move(
             return UndoMove(f"{open_} open, and it was not to cut any")
     if waits_for is None:
         return SwitchGpus()
-    age = (now - (lease.moving_since or now)).total_seconds()
-    if age > timeouts.boot:
-        return UndoMove(f"it could not move within {timeouts.boot:g} s: {waits_for}")
+    if (step := _give_up_late(lease, now, timeouts, waits_for)) is not None:
+        return step
     if host is not None and host not in observed.unconfirmed_gpu_hosts:
         return UpdateMonitor(host)
     return Wait(waits_for)
+
+
+def _give_up_late(
+    lease: Lease, now: datetime.datetime, timeouts: Timeouts, waits_for: str
+) -> UndoMove | None:
+    """Return the step that gives up a move that has waited for too long; None before that."""
+    age = (now - (lease.moving_since or now)).total_seconds()
+    if age <= timeouts.boot:
+        return None
+    return UndoMove(f"it could not move within {timeouts.boot:g} s: {waits_for}")
 
 
 def _connect(

@@ -11,8 +11,9 @@ import pytest
 from gsaas.cloud.base import Port, Server, ServerStatus
 from gsaas.engine import steps
 from gsaas.engine.steps import ObservedState, Timeouts
-from gsaas.objects.lease import Claim, Lease
+from gsaas.objects.lease import Claim, ClaimedGpu, GpuHost, Lease
 from gsaas.objects.lifecycle import Status
+from gsaas.objects.move import Stage
 from tests.support import rows
 
 BOOT_TIMEOUT = 600
@@ -354,3 +355,43 @@ def test_a_plain_lease_that_is_over_forgets_its_server_before_its_claims_are_ret
     assert next_step(over, ObservedState(ACTIVE, NO_BINDINGS)) == steps.ForgetServer()
     forgotten = over.with_(server_id=None)
     assert next_step(forgotten, ObservedState(None, NO_BINDINGS)) == steps.ReturnClaims()
+
+
+UNFOLLOWED = [
+    pytest.param(CLOUD_DOWN, id="the cloud does not answer"),
+    pytest.param(ObservedState(ACTIVE, NO_ENDPOINT), id="its host has no endpoint"),
+]
+
+
+def moving(stage: Stage, **columns: object) -> Lease:
+    there = Claim("lease-1", 0, "GPU-b", 2048)
+    columns = {**RECORDED, "moving": stage, "moving_since": CREATED, **columns}
+    return lease(Status.ACTIVE, **columns).with_(
+        claims=(located(Claim("lease-1", 0, "GPU-a", 2048)),), others=(located(there),)
+    )
+
+
+def located(claim: Claim) -> Claim:
+    host = GpuHost("gpu1", "192.168.50.11", False, None, None, None)
+    return replace(claim, claimed_gpu=ClaimedGpu(claim.gpu_uuid, 8308, None, host))
+
+
+@pytest.mark.parametrize("observed", UNFOLLOWED)
+def test_a_move_is_given_up_in_time_though_its_consumer_cannot_be_followed(observed):
+    lasting = moving(Stage.STARTING)
+    assert isinstance(next_step(lasting, observed, IN_TIME), steps.Idle | steps.Wait)
+    assert isinstance(next_step(lasting, observed, TOO_LATE), steps.UndoMove)
+
+
+@pytest.mark.parametrize("observed", UNFOLLOWED)
+def test_a_move_returns_its_other_gpus_though_its_consumer_cannot_be_followed(observed):
+    assert next_step(moving(Stage.ENDING), observed) == steps.CleanUpMove()
+    confirmed = replace(observed, move_cleanup_requested=True)
+    assert next_step(moving(Stage.ENDING), confirmed) == steps.EndMove()
+
+
+@pytest.mark.parametrize("observed", UNFOLLOWED)
+def test_former_gpus_are_left_without_its_consumer_only_if_no_binding_leads_to_them(observed):
+    assert next_step(moving(Stage.SWITCHED), observed) == steps.LeaveFormerGpus()
+    bound = moving(Stage.SWITCHED, bound_host="here")
+    assert isinstance(next_step(bound, observed), steps.Idle | steps.Wait)
