@@ -58,9 +58,13 @@ _CLAIMS, _LEASES = table_of(ClaimRow), table_of(LeaseRow)
 _ZERO: ColumnElement[int] = literal_column("0")
 _QUIET: ColumnElement[int] = literal_column(str(QUIET_BYTES))
 _CLAIMED = (
-    select(_CLAIMS.c.lease_id, _CLAIMS.c.position, _CLAIMS.c.gpu_uuid, _LEASES.c.claimed_at)
+    select(
+        *(_CLAIMS.c.lease_id, _CLAIMS.c.position, _CLAIMS.c.gpu_uuid),
+        # The one that is later. A cGPU that did not move counts as new for a moment, too.
+        func.coalesce(_LEASES.c.moving_since, _LEASES.c.claimed_at),
+    )
     .join_from(_CLAIMS, _LEASES)
-    .where(_CLAIMS.c.gpu_uuid.in_(bindparam("gpus", expanding=True)), _CLAIMS.c.position >= 0)
+    .where(_CLAIMS.c.gpu_uuid.in_(bindparam("gpus", expanding=True)))
 )
 KEPT = datetime.timedelta(days=1)
 _SLICE = datetime.timedelta(minutes=10)
@@ -93,8 +97,10 @@ class ClaimedCgpu(NamedTuple):
 
     lease_id: str
     position: int
+    """Its number in the lease; negative: it moves, and is served by another GPU soon, or by now."""
     gpu_uuid: str
     claimed_at: datetime.datetime | None
+    """When the lease got its GPUs, or last began to move cGPUs to others."""
 
 
 class Intervals(NamedTuple):

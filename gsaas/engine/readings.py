@@ -65,6 +65,8 @@ def of_cgpus(
     measured_since = now - datetime.timedelta(seconds=loads.seconds + _ALLOWANCE)
     found = []
     for cgpu in claimed:
+        if cgpu.position < 0:
+            continue
         load = own.get((cgpu.lease_id, cgpu.position, cgpu.gpu_uuid))
         utilisation, used_mb = (None, None) if load is None else (load.utilisation, load.used_mb)
         is_alone = claims_of[cgpu.gpu_uuid] == 1

@@ -98,7 +98,7 @@ class EndMove(LeaseChange):
             gpus[uuid] = gpu.release(
                 size, generation=gpu.generation + 1, leases=0 if uuid in kept else 1
             )
-        after = before.with_(others=(), moving=None, moving_since=None)
+        after = before.with_(others=(), moving=None)
         effects = [AdvanceQueue()] if view.queue_may_wait() else []
         return Entry(gpus, before, after, effects=effects)
 

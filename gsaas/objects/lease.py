@@ -214,7 +214,7 @@ class Lease:
     move_kind: str | None = None
     """The kind of its last move, `gsaas.objects.move.Kind`."""
     moving_since: datetime.datetime | None = None
-    """When that began."""
+    """When its last move began; None: it has not moved."""
     claims: tuple[Claim, ...] = ()
     """Not a column: its cGPUs, by position."""
     others: tuple[Claim, ...] = ()

@@ -288,6 +288,23 @@ def test_the_cgpus_of_a_host_are_those_whose_gpus_it_has(database):
         assert [each.position for each in readings.claimed_on(connection, "gpu2")] == [1]
 
 
+def test_a_cgpu_that_moves_claims_both_gpus_since_then(database):
+    later = NOON + datetime.timedelta(hours=1)
+    with database.write() as session:
+        session.add(rows.host("gpu1"))
+        session.add(rows.lease("lease-1", claimed_at=NOON, moving_since=later))
+        session.flush()
+        session.add_all([rows.gpu("GPU-a"), rows.gpu("GPU-b", device_index=1)])
+        session.flush()
+        session.add(rows.claim("lease-1", "GPU-a"))
+        session.add(rows.claim("lease-1", "GPU-b", position=-1))
+    with database.reading() as connection:
+        assert sorted(readings.claimed_on(connection, "gpu1")) == [
+            ClaimedCgpu("lease-1", -1, "GPU-b", later),
+            ClaimedCgpu("lease-1", 0, "GPU-a", later),
+        ]
+
+
 @pytest.mark.parametrize("add", [readings.add_cgpus, readings.add_paths])
 def test_a_report_without_readings_writes_nothing(database, add):
     with database.writing() as connection:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gsaas import exceptions
-from gsaas.db import gpus, hosts, leases, projects, recount
+from gsaas.db import gpus, hosts, leases, projects, readings, recount
 from gsaas.gpgpums.move_changes import Target
 from gsaas.objects.daemon import DaemonState
 from gsaas.objects.gpu_report import GpuInfo
@@ -286,6 +286,28 @@ def test_a_host_that_is_forgotten_takes_its_side_of_a_move_only(world):
     world.reconcile(lease_id)
     lease = world.lease(lease_id)
     assert (lease.status, lease.moving, lease.others) == (Status.ACTIVE, None, ())
+
+
+def test_a_lease_that_has_moved_knows_since_when_it_has_its_gpus(world):
+    """What a GPU did before that is another tenant's."""
+    lease_id = moving(world)
+    began = world.lease(lease_id).moving_since
+    world.reconcile(lease_id)
+    assert world.lease(lease_id).moving is None
+    with world.database.reading() as connection:
+        assert [each.claimed_at for each in readings.claimed_on(connection, OTHER)] == [began]
+
+
+def test_the_former_gpu_is_returned_while_the_cloud_does_not_answer(world):
+    lease_id = moving(world)
+    world.monitor.ends_daemons = False
+    world.reconcile(lease_id)
+    assert world.lease(lease_id).moving == "ending"
+    world.monitor.end_draining()
+    world.cloud.is_down = True
+    world.reconcile(lease_id)
+    world.cloud.is_down = False
+    world.check_settled(lease_id, OTHER)
 
 
 def test_a_lease_of_a_hosts_own_programs_moves_too(world):

@@ -41,6 +41,12 @@ def test_of_leases_that_share_a_gpu_and_its_daemon_nothing_is_known():
     assert made(GPU, of=[claimed("lease-1"), claimed("lease-2")]) == []
 
 
+def test_what_a_gpu_does_that_a_cgpu_moves_to_or_from_is_not_known_of_the_other_one_there():
+    """Its daemon there may have programs still, or have them by now."""
+    assert made(GPU, of=[claimed("lease-1"), claimed("lease-2", position=-1)]) == []
+    assert made(GPU, of=[claimed("lease-2", position=-1)]) == []
+
+
 def test_a_new_lease_is_not_told_what_happened_before_it():
     just_now = NOON - datetime.timedelta(seconds=20)
     assert made(GPU, of=[claimed("lease-1", at=just_now)]) == []
