@@ -126,7 +126,9 @@ def _rows(stored: Stored) -> Iterator[Difference]:
 
 
 def _over_committed(stored: Stored, uuid: str, said: str) -> Difference:
-    claiming = (one for one in stored.leases.values() if uuid in {c.gpu_uuid for c in one.claims})
+    claiming = (
+        one for one in stored.leases.values() if uuid in {c.gpu_uuid for c in one.all_claims}
+    )
     ids = ", ".join(one.id for one in sorted(claiming, key=lambda one: one.created_at))
     todo = f"end one of the leases that claim it, or the reservations that keep it: {ids or 'none'}"
     said = f"more of it is claimed than it has: {said}"

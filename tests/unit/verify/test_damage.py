@@ -414,3 +414,10 @@ def test_a_gpu_that_is_claimed_twice_over_waits_for_the_end_of_a_lease(cloud: Cl
     assert "gpu-count" in cloud.kinds()
     cloud.repair()
     assert not {"gpu-count", "gpu-over-committed"} & cloud.kinds()
+
+
+def test_a_lease_that_moves_to_a_gpu_that_is_claimed_twice_over_is_named(cloud: Cloud) -> None:
+    claim_twice_over(cloud)
+    cloud.sql("UPDATE claims SET position = -1 WHERE lease_id = :id", id=cloud.alloc)
+    [found] = [one for one in cloud.differences() if one.kind == "gpu-over-committed"]
+    assert cloud.alloc in found.todo
