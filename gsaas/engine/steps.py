@@ -540,7 +540,7 @@ def _start_move(
     where the cGPUs go to, and programs still use the GPUs where they are.
     """
     others = observed.others
-    if any(each.gpu.host.forgotten or each.gpu.withdrawn_reason for each in lease.others):
+    if any(each.is_lost for each in lease.others):
         return UndoMove("a GPU that it was to move to has failed, or is gone")
     if others.hopeless:
         return UndoMove(f"where it was to move to, {others.not_ready_reason}")

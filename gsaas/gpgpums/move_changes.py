@@ -59,12 +59,14 @@ class Move(LeaseChange):
 
 @dataclass(frozen=True)
 class Switch(LeaseChange):
-    """The GPUs that cGPUs go to become those of the lease; nothing, if they do not go anywhere any more."""
+    """The GPUs that cGPUs go to become those of the lease; nothing, if they do not go there any more, or cannot."""
 
     def plan(self, view: View) -> Entry:
         """Return the entry; raises `NotFound`."""
         before = view.lease(self.lease_id)
         if before.status != Status.ACTIVE or before.moving != Stage.STARTING:
+            return Entry()
+        if not view.may_switch(before.id):  # the engine gives the move up
             return Entry()
         new = {claim.position: claim for claim in before.others}
         old = tuple(claim for claim in before.claims if claim.position in new)

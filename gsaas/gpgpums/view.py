@@ -330,6 +330,12 @@ class View:
         """Return the shares of a reservation that a lease has, which are locked."""
         return self._locked.shares.get(lease_id, ())
 
+    # Moves
+
+    def may_switch(self, lease_id: str) -> bool:
+        """Return whether no GPU that cGPUs of a lease go to is lost by now: whoever loses one has its row locked."""
+        return not any(claim.is_lost for claim in leases.get(self._connection, lease_id).others)
+
     # Ports and addresses
 
     def daemon_ports_on(self, host: str) -> Collection[int]:

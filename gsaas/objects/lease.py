@@ -96,6 +96,11 @@ class Claim:
         return self.claimed_gpu
 
     @property
+    def is_lost(self) -> bool:
+        """Return whether its GPU has failed, or is gone for good; raises what `gpu` raises."""
+        return self.gpu.host.forgotten or self.gpu.withdrawn_reason is not None
+
+    @property
     def masked_address(self) -> Address | None:
         """Return the masked address; None if the claim has none."""
         if self.masked_ip is None or self.masked_port is None:

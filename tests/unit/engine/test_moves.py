@@ -288,6 +288,18 @@ def test_a_host_that_is_forgotten_takes_its_side_of_a_move_only(world):
     assert (lease.status, lease.moving, lease.others) == (Status.ACTIVE, None, ())
 
 
+def test_a_cgpu_is_not_switched_to_a_host_that_was_forgotten_just_before(world):
+    lease_id = moving(world)
+    with world.database.write() as session:
+        hosts.forget(session, OTHER, timeout=None, servers_stay=False)
+    world.claims.switch(lease_id)
+    assert world.lease(lease_id).moving == "starting"
+    world.reconcile(lease_id)
+    lease = world.lease(lease_id)
+    assert (lease.status, lease.moving, lease.others) == (Status.ACTIVE, None, ())
+    assert world.gpu_of(lease_id) != "GPU-far"
+
+
 def test_a_lease_that_has_moved_knows_since_when_it_has_its_gpus(world):
     """What a GPU did before that is another tenant's."""
     lease_id = moving(world)
