@@ -134,6 +134,8 @@ GSAAS = (
     *("idle_since", "reclaim_at", "kind", "problems", "ends_at", "addresses"),
 )
 """The columns of `gsaas`."""
+TABLE = ("id", "name", "status", "cgpus", "memory_mb", "server_id")
+"""Those that `gsaas list` shows by itself; it shows others where leases have them."""
 OPENSTACK_LIST = ("id", "name", "status", "cgpus", "mode", "memory_mb", "server_id")
 """The columns of `openstack gpu lease list`."""
 OPENSTACK_ENDED = (

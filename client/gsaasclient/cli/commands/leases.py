@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from gsaasclient import lease_fields
 from gsaasclient.cli.commands.options import (
     CGPUS,
     CONSUMER,
@@ -21,6 +22,8 @@ from gsaasclient.cli.commands.options import (
 from gsaasclient.cli.exit_statuses import RUN_FAILED
 from gsaasclient.cli.parser import CommandSpec, Handler, Help, Option, any_number, whole_number
 from gsaasclient.times import for_api
+
+_MORE = [name for name in lease_fields.GSAAS if name not in lease_fields.TABLE]
 
 LEASES = (
     CommandSpec(
@@ -133,9 +136,8 @@ gsaas alloc does this itself. It is needed for a lease that was taken on another
 released_at, queued_at, wait_until, kept_until, priority, count, mode, memory_mb, locality, policy,
 access, server_id and, for administrators, server_host.
 
-Besides the columns of the table, -c accepts project_id, kind, mode, locality, policy, server_host,
-addresses, consumer_host, position, degraded, problems, fault, created_at, ends_at, idle_since and
-reclaim_at.""",
+Besides the columns of the table, -c accepts {", ".join(_MORE[:5])},
+{", ".join(_MORE[5:])}.""",
         ),
         Handler("leases:list_all"),
         mistaken_names=("ls", "ps", "status", "lease", "leases", "server", "servers"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from time import time
 from types import SimpleNamespace
 
+from gsaasclient import lease_fields
 from gsaasclient.cli import readings
 from gsaasclient.cli.columns import SHORT_ID
 from gsaasclient.cli.leases import describe_status
@@ -148,8 +149,9 @@ def _leases(leases: list[dict[str, Any]]) -> str:
 
 def _idle(lease: dict[str, Any]) -> str | None:
     """Return since when nothing has used *lease*, and what follows if that goes on; None if it is in use."""
-    since, ends = local(lease.get("idle_since")), local(lease.get("reclaim_at"))
-    return f"{since}, ends at {ends}" if since and ends else since
+    since = local(lease.get("idle_since"))
+    ends = [local(field.value(lease)) for field in lease_fields.FIELDS if field.warning]
+    return ", ends at ".join(filter(None, (since, *ends))) if since else None
 
 
 def _queue(places: list[dict[str, Any]]) -> str:
