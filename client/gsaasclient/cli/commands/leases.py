@@ -137,7 +137,8 @@ released_at, queued_at, wait_until, kept_until, priority, count, mode, memory_mb
 access, server_id and, for administrators, server_host.
 
 Besides the columns of the table, -c accepts {", ".join(_MORE[:5])},
-{", ".join(_MORE[5:])}.""",
+{", ".join(_MORE[5:12])},
+{", ".join(_MORE[12:])}.""",
         ),
         Handler("leases:list_all"),
         mistaken_names=("ls", "ps", "status", "lease", "leases", "server", "servers"),
