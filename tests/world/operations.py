@@ -274,9 +274,12 @@ def disable(world: World, draw: random.Random) -> None:
 
 @operation(0.5)
 def forget_host(world: World, draw: random.Random) -> None:
+    """Forget a host that was switched off, as the operator promises with it; it returns later."""
     host = draw.choice(("gpu1", "gpu2", "compute1", "compute2"))
+    world.switch_off(host)
     force = "?force=true" if draw.random() < 0.6 else ""
     clients.call(world, "admin", "DELETE", f"/v1/hosts/{host}{force}")
+    world.switched_off.discard(host)
 
 
 @operation(0.5)

@@ -123,6 +123,8 @@ class World:
         self.reservations: list[str] = []
         self.pending: list[Any] = []
         """Requests that clients wait for: `tests.world.clients.Request`."""
+        self.switched_off: set[str] = set()
+        """Hosts without power, on which no process starts."""
         self.is_calm = False
         """Faults have stopped."""
         self.lost_answers = 0.0
@@ -213,7 +215,22 @@ class World:
 
     def _start_again(self, name: str) -> None:
         self.scheduler.sleep(RESTART * (1 + self.chance.random()))
+        while name.partition("-")[2] in self.switched_off:
+            self.scheduler.sleep(RESTART)
         self.start(name)
+
+    def switch_off(self, host: str) -> None:
+        """Have a host lose its power: all that its kernel and its systemd have is gone."""
+        self.story.tell(f"{host} is switched off", "fault")
+        self.switched_off.add(host)
+        if host in self.gpu_hosts:
+            systemd = self.gpu_hosts[host].systemd
+            for each in systemd.units.values():
+                systemd.end(each)
+            systemd.units.clear()
+        self.kill(f"monitor-{host}")
+        self.kill(f"rodvr-{host}")
+        self.kernels[host].tables = self.kernels[host].admitted = None
 
     def _crashed(self, task: Task, error: BaseException) -> None:
         self.broken.append(f"crash: {task.name}: {type(error).__name__}: {error}")
