@@ -85,7 +85,7 @@ def listening(conf: Any, url: str, topic: str) -> Iterator[Inbox]:
     """Listen to a topic, as a program of an operator does."""
     inbox = Inbox()
     listener = rpc.listener(conf, url, [rpc.Target(exchange="gsaas", topic=topic)], None, inbox)
-    listener.start()
+    listener.start(override_pool_size=1)  # several threads would take them in any order
     try:
         yield inbox
     finally:
