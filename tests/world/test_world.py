@@ -59,3 +59,10 @@ def test_a_seed_tells_the_same_story_in_every_process():
     stories = [run("--seed", 7, "--trace").stdout for _ in range(2)]
     assert "starts" in stories[0]
     assert stories[0] == stories[1]
+
+
+def test_a_planted_bug_is_found():
+    """`--plant` takes the others of `tests.world.planted`, which take more seeds."""
+    bug = "a_repeated_launch_makes_another_lease"
+    found = run_many("--plant", bug, "--seeds", 20, "--until-broken", "--jobs", 1)
+    assert any("repeated" in each for broken in found["broken"].values() for each in broken)
