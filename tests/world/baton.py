@@ -42,6 +42,12 @@ class Process:
     """Seconds by which its clock is wrong."""
     fuse: int | None = None
     """The points that it still passes before it is killed; None: any number."""
+    dies_after: str | None = None
+    """The kind of effect after which it is killed: see `Scheduler.effect`."""
+    survives: int = 0
+    """How many of these effects it still survives."""
+    life: int = 1
+    """How often it was started, this time included."""
     is_alive: bool = True
 
 
@@ -110,6 +116,19 @@ class Scheduler:
                 raise Killed
         if self.chance.random() < self._eagerness:
             self._hand_over(self._draw())
+
+    def effect(self, kind: str) -> None:
+        """Pass a point at which something outside this process, of this *kind*, has just changed.
+
+        A process that may be killed at any point is rarely killed at the few that matter.
+        """
+        process = self.current.process
+        if process.is_alive and process.dies_after == kind:
+            process.survives -= 1
+            if process.survives < 0:
+                process.dies_after = None
+                self.kill(process)
+        self.point()
 
     def wait(self, waiting: list[Task] | None = None, until: float | None = None) -> bool:
         """Wait in *waiting* until another task wakes this one, or until that moment; return whether one did."""

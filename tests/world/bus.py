@@ -156,8 +156,9 @@ class Bus:
         self._on_its_way(
             f"{message['method']} to {target.topic}",
             lambda: self._put(sent, target.server, fanout=bool(target.fanout)),
+            timeout if call is not None else None,
         )
-        scheduler.point()
+        scheduler.effect("message")
         if call is None:
             return None
         while call.answer is None:
@@ -221,7 +222,10 @@ class Bus:
             self._queued.setdefault((sent.topic, server), []).append(sent)
         self.deliver()
 
-    def _on_its_way(self, what: str, arrive: Callable[[], None]) -> None:
+    def _on_its_way(
+        self, what: str, arrive: Callable[[], None], lasts: float | None = None
+    ) -> None:
+        """Deliver a message, which is worth nothing after *lasts* seconds: lost, once, twice, at once or later."""
         scheduler, weather = baton.here(), self.weather
         chance = scheduler.chance
         if chance.random() < weather.lost:
@@ -231,9 +235,11 @@ class Bus:
         if chance.random() < weather.doubled:
             self._tell(f"doubled: {what}")
             times = 2
-        for _ in range(times):
-            if chance.random() < weather.late:
-                seconds = round(chance.random() * weather.longest_delay, 1)
+        for copy in range(times):
+            # A broker delivers a message again that nobody has confirmed: others have overtaken it by then.
+            if chance.random() < (max(weather.late, 0.5) if copy else weather.late):
+                longest = min(lasts or weather.longest_delay, weather.longest_delay)
+                seconds = round(chance.random() * (longest if copy else weather.longest_delay), 1)
                 self._tell(f"late by {seconds} s: {what}")
                 scheduler.spawn(
                     "late message", lambda s=seconds: self._later(s, arrive), self._process

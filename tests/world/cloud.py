@@ -139,8 +139,8 @@ class Nova:
 
     # -- requests -------------------------------------------------------------------------------------
 
-    def request(self, what: str, act: Callable[[], Any]) -> Any:
-        """Carry out a request of a process; raises `CloudUnavailable`."""
+    def request(self, what: str, act: Callable[[], Any], *, changes: bool = False) -> Any:
+        """Carry out a request of a process, which *changes* something or not; raises `CloudUnavailable`."""
         scheduler, weather = baton.here(), self.weather
         scheduler.point()
         chance = scheduler.chance
@@ -150,7 +150,10 @@ class Nova:
             self._tell(f"Nova does not answer: {what}")
             raise exceptions.CloudUnavailable(reason=f"{what}: no answer")
         result = act()
-        scheduler.point()
+        if changes:
+            scheduler.effect("server")
+        else:
+            scheduler.point()
         if chance.random() < weather.lost_answer:
             self._tell(f"Nova has done it, and does not answer: {what}")
             raise exceptions.CloudUnavailable(reason=f"{what}: no answer")
@@ -202,7 +205,7 @@ class MemoryCloud(Cloud):
                 owner.lease_id, owner.project_id, user_data, chosen, fails=fails
             ).server
 
-        made: Server = nova.request("create a server", act)
+        made: Server = nova.request("create a server", act, changes=True)
         return made
 
     def find(self, owner: Owner) -> Server | None:
@@ -228,7 +231,7 @@ class MemoryCloud(Cloud):
             if server is not None:
                 self._nova.remove(server.id)
 
-        self._nova.request("delete a server", act)
+        self._nova.request("delete a server", act, changes=True)
 
     def shelve(self, owner: Owner) -> None:
         def act() -> None:
@@ -236,7 +239,7 @@ class MemoryCloud(Cloud):
             if made is not None:
                 self._nova.shelve(made)
 
-        self._nova.request("shelve a server", act)
+        self._nova.request("shelve a server", act, changes=True)
 
     def plain_server(self, server_id: str) -> PlainServer | None:
         def act() -> PlainServer | None:

@@ -119,7 +119,7 @@ class Server:
         if failure is not None:
             self._tell(failure[2])
             raise sqlite3.OperationalError(failure[1])
-        scheduler.point()
+        scheduler.effect("commit")
 
     def _failure(self) -> tuple[bool, str, str] | None:
         """Return whether a commit is stored all the same, what it fails with, and how the story tells it."""

@@ -50,6 +50,23 @@ def kill_a_process_soon(world: World, draw: random.Random) -> None:
     process.fuse = draw.randrange(1, 120)
 
 
+EFFECTS = {
+    "api": ("commit", "message"),
+    "engine": ("commit", "message", "server", "server"),
+    "monitor": ("kernel", "daemon"),
+    "rodvr": ("kernel",),
+}
+"""What each kind of process changes outside itself."""
+
+
+@happens(6)
+def kill_a_process_after_an_effect(world: World, draw: random.Random) -> None:
+    """Kill a process when it has changed something, before it can note or answer that."""
+    process = world.processes[draw.choice(sorted(world.commands))]
+    process.dies_after = draw.choice(EFFECTS[process.name.rstrip("12").partition("-")[0]])
+    process.survives = draw.choice((0, 0, 1, 2, 5))
+
+
 @happens(2)
 def stand_still(world: World, draw: random.Random) -> None:
     process = world.processes[draw.choice(sorted(world.commands))]
@@ -71,7 +88,7 @@ def messages_are_lost(world: World, draw: random.Random) -> None:
 
 @happens(3)
 def messages_are_doubled(world: World, draw: random.Random) -> None:
-    _for_a_while(world, draw, world.bus.weather, doubled=draw.choice((0.2, 0.5)))
+    _for_a_while(world, draw, world.bus.weather, doubled=draw.choice((0.2, 0.5, 0.9)))
 
 
 @happens(3)

@@ -21,7 +21,8 @@ def calm(world: World) -> None:
     vars(world.database.weather).update(vars(database.Weather()))
     vars(world.nova.weather).update(vars(cloud.Weather()))
     for process in world.processes.values():
-        process.stands_still_until, process.skew, process.fuse = 0.0, 0.0, None
+        process.stands_still_until, process.skew = 0.0, 0.0
+        process.fuse = process.dies_after = None
     for kernel in world.kernels.values():
         kernel.refuses = False
     for machine in world.gpu_hosts.values():
@@ -42,4 +43,4 @@ def end_all(world: World) -> None:
         clients.call(world, "admin", "DELETE", f"/v1/reservations/{row['id']}")
     for key, row in world.reader.stored().leases.items():
         if row["status"] not in (Status.RELEASED, Status.RELEASING):
-            clients.call(world, "admin", "DELETE", f"/v1/leases/{key}")
+            operations.end(world, "admin", key)

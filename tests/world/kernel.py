@@ -70,14 +70,20 @@ class HostKernel:
         if self.refuses:
             raise NetlinkRefused(errno.ENOMEM, what)
 
-    def mapped(self) -> Iterator[tuple[str, Address, Address]]:
-        """Yield port id, masked and real address of each mapping that a VM's packets find."""
+    def mapped(self) -> Iterator[tuple[str, Address]]:
+        """Yield port id and real address of each mapping that a VM's packets find."""
         if self.tables is None:
             return
         for tag in self.tables.chains.values():
             if tag is not None:
-                for masked, real in sorted(self.tables.mappings.get(tag.identity, {}).items()):
-                    yield tag.port_id, masked, real
+                for _, real in sorted(self.tables.mappings.get(tag.identity, {}).items()):
+                    yield tag.port_id, real
+
+    def mapped_locally(self) -> Iterator[tuple[Address, Address]]:
+        """Yield masked and real address of each mapping that packets of the host's own programs find."""
+        if self.tables is not None:
+            for key, real in sorted(self.tables.local_mappings.items(), key=str):
+                yield key.masked, real
 
 
 class MemoryWatch:
@@ -162,7 +168,7 @@ class MemoryDatapath:
             _check(changed, operation, kernel)
             changed.commit([operation])
         kernel.tables = changed
-        baton.here().point()
+        baton.here().effect("kernel")
 
     def cut(self, cuts: Iterable[plan.Cut | plan.LocalCut], *, silently: bool = False) -> None:
         self._kernel.change("cut connections")
@@ -192,7 +198,8 @@ class MemoryDatapath:
     def unmapped(self) -> dict[str, int]:
         return {}
 
-    unmapped_local = tap_counters = strangers = received = open_connections = unmapped
+    unmapped_local = tap_counters = strangers = received = unmapped
+    open_connections = open_local_connections = unmapped
 
     def conntrack_level(self) -> None:
         return None
@@ -252,7 +259,7 @@ class MemoryFenceTable:
         self._kernel.change("build the fence")
         rules_per_chain(layout)
         self._kernel.admitted, self._kernel.fence_comment = wanted, layout.comment
-        baton.here().point()
+        baton.here().effect("kernel")
 
     def change(self, add: Elements, remove: Elements) -> None:
         kernel = self._kernel
@@ -264,7 +271,7 @@ class MemoryFenceTable:
             raise NetlinkRefused(errno.ENOENT, "remove elements of the fence")
         kept = present - remove
         kernel.admitted = Elements(kept.admitted | add.admitted, kept.listeners | add.listeners)
-        baton.here().point()
+        baton.here().effect("kernel")
 
 
 def use(kernels: Callable[[str], HostKernel]) -> None:

@@ -136,7 +136,7 @@ class MemoryRunner(DaemonRunner):
 
     def start(self, daemon: Daemon, restarts: int) -> None:
         self._reach().start(daemon, restarts)
-        baton.here().point()
+        baton.here().effect("daemon")
 
     def control_group(self, daemon: Daemon) -> ControlGroup | None:
         found = self._reach().units.get(daemon.key)
@@ -171,7 +171,7 @@ class MemoryRunner(DaemonRunner):
 
     def stop(self, key: str) -> None:
         self._reach().stop(key)
-        baton.here().point()
+        baton.here().effect("daemon")
 
     def kill(self, key: str) -> None:
         found = self._reach().units.get(key)

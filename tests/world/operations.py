@@ -75,6 +75,13 @@ def launch(world: World, draw: random.Random, lease: dict[str, Any], caller: str
     return answer
 
 
+def end(world: World, caller: str, lease_id: str, version: str = clients.NEWEST) -> None:
+    """End a lease, and note it if the answer says so."""
+    path = f"/v1/leases/{lease_id}"
+    if clients.call(world, caller, "DELETE", path, version=version).status == 202:
+        world.ended.add(lease_id)
+
+
 def _queued(draw: random.Random) -> dict[str, Any]:
     if draw.random() < 0.3:
         return {}
@@ -110,6 +117,36 @@ def launch_without_vm(world: World, draw: random.Random) -> None:
     launch(world, draw, lease, draw.choice(TENANTS))
 
 
+@operation(3, most=3)
+def launch_briefly(world: World, draw: random.Random) -> None:
+    """Use cGPUs for seconds, as a test does: what is under way for the lease arrives when it is over."""
+    caller = draw.choice(TENANTS)
+    consumer = draw.choice(({"host": "compute1"}, {"host": "compute2"}, {}))
+    cgpus = {"count": 1, "mode": "shared", "memory_mb": 1024}
+    answer = launch(world, draw, {"cgpus": cgpus, "server": None, "consumer": consumer}, caller)
+    if answer.status not in (201, 202):
+        return
+    lease_id = answer.body["lease"]["id"]
+    world.scheduler.sleep(4 * draw.random())
+    redeem(world, draw, caller, lease_id)
+    world.scheduler.sleep(4 * draw.random())
+    end(world, caller, lease_id)
+
+
+@operation(2)
+def launch_alike(world: World, draw: random.Random) -> None:
+    """Launch several leases that ask for the same, more than there is room for, so that some wait for others."""
+    caller, memory = draw.choice(TENANTS), draw.choice((2048, 8192, 8192))
+    for _ in range(draw.randrange(4, 8)):
+        lease = {
+            "cgpus": {"count": 1, "mode": "shared", "memory_mb": memory},
+            "server": None,
+            "consumer": {"host": "compute2"},
+            "wait": 300,
+        }
+        launch(world, draw, lease, caller)
+
+
 @operation(3)
 def launch_and_attend(world: World, draw: random.Random) -> None:
     """Wait in the queue with long polls, and stop at some time, as a client that is interrupted."""
@@ -135,9 +172,9 @@ def launch_and_attend(world: World, draw: random.Random) -> None:
 
 @operation(8, most=2)
 def delete_lease(world: World, draw: random.Random) -> None:
-    path = f"/v1/leases/{_some(draw, world.leases)}"
+    lease_id = _some(draw, world.leases)
     for caller in draw.sample(TENANTS, k=2):
-        clients.call(world, caller, "DELETE", path, version=draw.choice(clients.versions()))
+        end(world, caller, lease_id, draw.choice(clients.versions()))
 
 
 @operation(2)
@@ -180,7 +217,10 @@ def look_around(world: World, draw: random.Random) -> None:
         )
     )
     version = draw.choice(clients.versions())
-    clients.call(world, draw.choice((*TENANTS, "admin")), "GET", path, version=version)
+    answer = clients.call(world, draw.choice((*TENANTS, "admin")), "GET", path, version=version)
+    if path == "/v1/leases" and answer.status == 200:  # it has those of plain servers, too
+        listed = [each["id"] for each in answer.body["leases"]]
+        world.leases += [each for each in listed if each not in world.leases]
 
 
 @operation(1)
@@ -208,9 +248,13 @@ def check(world: World, draw: random.Random) -> None:
 @operation(2)
 def redeem_grant(world: World, draw: random.Random) -> None:
     """Fetch the environment of a lease, and show its grant, once or twice."""
-    caller, lease_id = draw.choice(TENANTS), _some(draw, world.leases)
+    redeem(world, draw, draw.choice(TENANTS), _some(draw, world.leases))
+
+
+def redeem(world: World, draw: random.Random, caller: str, lease_id: str) -> None:
+    """Show the grant of a lease, if it has one, once or twice."""
     answer = clients.call(world, caller, "GET", f"/v1/leases/{lease_id}/environment")
-    grant = (answer.body or {}).get("GSAAS_GRANT") if answer.status == 200 else None
+    grant = answer.body["environment"].get("GSAAS_GRANT") if answer.status == 200 else None
     if grant is None:
         return
     body = {
@@ -270,6 +314,17 @@ def disable(world: World, draw: random.Random) -> None:
     clients.call(world, "admin", "PATCH", path, body)
     world.scheduler.sleep(60 * draw.random())
     clients.call(world, "admin", "PATCH", path, {noun: {"disabled": False}}, loses_answers=False)
+
+
+@operation(3)
+def move_cgpus(world: World, draw: random.Random) -> None:
+    """Have an operator move cGPUs of a lease to other GPUs, or ask what that would do."""
+    move: dict[str, Any] = draw.choice(
+        ({}, {"index": 0}, {"host": "gpu1"}, {"host": "gpu2"}, {"index": 0, "gpu": "GPU-gpu2-1"})
+    )
+    move |= {"force": draw.random() < 0.5, "dry_run": draw.random() < 0.1}
+    path = f"/v1/leases/{_some(draw, world.leases)}/move"
+    clients.call(world, "admin", "POST", path, {"move": move})
 
 
 @operation(0.5)

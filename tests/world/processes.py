@@ -24,6 +24,7 @@ from gsaas.api.decisions import DecisionCache
 from gsaas.api.service import ApiService
 from gsaas.api.subscriptions import LeaseSubscriptions
 from gsaas.db.stored_leases import StoredLeases
+from gsaas.engine import processes as engine_processes
 from gsaas.engine.agents import Agents
 from gsaas.engine.reconciler import LeaseReconciler
 from gsaas.engine.service import Engine
@@ -47,7 +48,7 @@ from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
 from tests.api import world as api_world
-from tests.world import machines
+from tests.world import baton, machines
 from tests.world.cloud import MemoryCloud
 from tests.world.kernel import GPU_DEVICE
 
@@ -62,6 +63,7 @@ life = {life}
 stop_timeout = 5
 [engine]
 workers = 2
+step_timeout = 90
 audit_interval = 15
 poll_interval = 3
 endpoint_timeout = 8
@@ -126,9 +128,17 @@ def api(world: World) -> flask.Flask:
     return create_app(service, api_world._token_file())
 
 
+def _is_gone(name: str) -> bool:
+    """Stands for `gsaas.engine.processes.is_gone`: each engine is on a machine of its own."""
+    here = baton.here().current.process
+    machine, _, life = name.rpartition("-")
+    return machine == here.name and life != str(here.life)
+
+
 def engine(world: World, name: str) -> Engine:
     """An engine that calls itself *name*."""
     conf, drivers, bus = world.conf, _drivers(world.life), world.bus.connect()
+    engine_processes.is_gone = _is_gone
     database = world.database.open()
     servers = MemoryCloud(world.nova, world.compute_hosts)
     notifications = Notifications(conf, database, None, None)

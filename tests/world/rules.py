@@ -11,12 +11,14 @@ from gsaas.objects.lifecycle import TRANSITIONS, Event, Status
 from tests.world.snapshot import Outside, Row, Stored
 
 OVER = (Status.RELEASED,)
+AT_REST = (Status.QUEUED, Status.ACTIVE, Status.RELEASED, Status.ERROR)
 
 
 def after_each_step(stored: Stored, outside: Outside, quota: int) -> list[str]:
     """Return what is broken now, whatever is under way."""
     return [
         *over_committed(stored),
+        *released_leases_have_nothing(stored),
         *over_quota(stored, quota),
         *one_server_each(outside),
         *only_leases_are_mapped(stored, outside),
@@ -45,9 +47,33 @@ def over_committed(stored: Stored) -> Iterator[str]:
         yield f"lost: GPU {uuid} is claimed, and is not there"
 
 
+def released_leases_have_nothing(stored: Stored) -> Iterator[str]:
+    """A lease that is over has returned all that it claimed."""
+    for claim in stored.claims:
+        if stored.leases[claim["lease_id"]]["status"] in OVER:
+            yield f"lost claim: {claim['lease_id']} is released, and has a claim of {claim['gpu_uuid']}"
+
+
+def answers_are_true(
+    stored: Stored, answered: Iterable[str], ended: Iterable[str]
+) -> Iterator[str]:
+    """A lease whose launch was answered is stored; one whose end was answered ends, and stays so."""
+    for lease_id in answered:
+        if lease_id not in stored.leases:
+            yield f"answer: the launch of lease {lease_id} was answered, and it is not stored"
+    for lease_id in sorted(ended):
+        status = stored.leases[lease_id]["status"] if lease_id in stored.leases else "not stored"
+        if status not in (Status.RELEASING, *OVER):
+            yield f"answer: the end of lease {lease_id} was answered, and it is {status}"
+
+
 def over_quota(stored: Stored, quota: int) -> Iterator[str]:
     """No project has more cGPUs than its quota."""
-    counted = Counter(stored.leases[claim["lease_id"]]["project_id"] for claim in stored.claims)
+    counted = Counter(
+        stored.leases[claim["lease_id"]]["project_id"]
+        for claim in stored.claims
+        if claim["position"] >= 0  # a cGPU that moves counts once
+    )
     for project, number in sorted(counted.items()):
         if number > quota:
             yield f"over quota: project {project} has {number} cGPUs of {quota}"
@@ -61,7 +87,7 @@ def one_server_each(outside: Outside) -> Iterator[str]:
             yield f"two servers: lease {tag} has {number}"
 
 
-def _served_at(stored: Stored, claim: Row, ports: int = 1) -> set[tuple[str, int]]:
+def _served_at(stored: Stored, claim: Row) -> set[tuple[str, int]]:
     """Return address and port of what serves a claim."""
     gpu = stored.gpus[claim["gpu_uuid"]]
     port = claim["daemon_port"] or gpu["daemon_port"]
@@ -82,19 +108,33 @@ def only_leases_are_mapped(stored: Stored, outside: Outside) -> Iterator[str]:
                 f"mapped: on {host}, port {port_id} of lease {lease_id} ({status}) reaches {real}, which it has not"
                 " claimed"
             )
+    users = {
+        (row["masked_host"], row["masked_ip"], row["masked_port"]): row["lease_id"]
+        for row in stored.claims
+    }
+    for host, masked, real in outside.local_mappings:
+        user = users.get((host, masked.ip, masked.port))
+        if user is None or (real.ip, real.port) not in claimed[user]:
+            yield (
+                f"mapped: on {host}, programs reach {real} at {masked}, which is of lease {user},"
+                " and which it has not claimed"
+            )
 
 
 def only_leases_are_admitted(stored: Stored, outside: Outside) -> Iterator[str]:
-    """What a fence admits a consumer to, some lease has claimed, and has not returned.
+    """Whom a fence admits, redeemed the grant of a lease, which has not returned its claim.
 
     A compute host may be admitted for longer: without a mapping none of its VMs and programs reaches anything there.
     """
-    claimed = {each for claim in stored.claims for each in _served_at(stored, claim)}
-    hosts = {ip for ips in stored.addresses.values() for ip in ips}
-    for host, admission in outside.admissions:
-        served = {(ip, admission.port) for ip in stored.addresses.get(host, ())}
-        if admission.address not in hosts and not served & claimed:
-            yield f"admitted: the fence of {host} admits {admission}, which no lease has claimed"
+    granted = {
+        (ip, port, stored.leases[claim["lease_id"]]["admitted_address"])
+        for claim in stored.claims
+        for ip, port in _served_at(stored, claim)
+    }
+    for host, each in outside.admissions:
+        served = {(ip, each.port, each.address) for ip in stored.addresses.get(host, ())}
+        if each.address not in outside.host_addresses and not served & granted:
+            yield f"admitted: the fence of {host} admits {each}, which no lease wants"
 
 
 def only_claims_have_daemons(stored: Stored, outside: Outside) -> Iterator[str]:
@@ -156,8 +196,34 @@ def queue_order(events: Iterable[Row], leases: Mapping[str, Row]) -> Iterator[st
 
 
 def _is_alike(one: Row, other: Row) -> bool:
-    names = "project_id priority count mode memory_mb locality requirements reservation_id consumer_host has_server"
+    names = (
+        "project_id priority count mode memory_mb locality requirements reservation_id consumer_host"
+        " has_server duration"
+    )
     return all(one[name] == other[name] for name in names.split())
+
+
+def all_is_at_rest(stored: Stored, outside: Outside) -> Iterator[str]:
+    """Every lease waits for nobody but its owner, and whoever has an ACTIVE lease can use it."""
+    for key, row in stored.leases.items():
+        if row["status"] not in AT_REST or row["moving"]:
+            yield f"{row['moving'] or row['status']}: lease {key}"
+    mapped = {(host, port_id, real.ip, real.port) for host, port_id, real in outside.mappings}
+    mapped |= {
+        (host, masked.ip, real.ip, real.port) for host, masked, real in outside.local_mappings
+    }
+    for claim in stored.claims:
+        lease = stored.leases[claim["lease_id"]]
+        if lease["status"] != Status.ACTIVE or claim["position"] < 0:
+            continue
+        host, daemon = claim["daemon_host"], claim["daemon_port"]
+        if daemon is not None and (host, lease["id"], daemon) not in outside.daemons:
+            yield f"unusable: {host} runs no daemon for lease {lease['id']} at port {daemon}"
+        bound = lease["bound_host"]
+        user = lease["port_id"] if lease["has_server"] else claim["masked_ip"]
+        ways = {(bound, user, *served) for served in _served_at(stored, claim)}
+        if bound is not None and not ways & mapped:
+            yield f"unusable: on {bound}, {user} of lease {lease['id']} does not reach what it has claimed"
 
 
 def nothing_is_left(stored: Stored, outside: Outside) -> list[str]:
@@ -176,6 +242,7 @@ def nothing_is_left(stored: Stored, outside: Outside) -> list[str]:
         ),
         *(f"left: server {key} of lease {tag}" for key, tag in outside.servers if tag),
         *(f"left: on {host}, port {port} reaches {real}" for host, port, real in outside.mappings),
+        *(f"left: on {host}, programs reach {real}" for host, _, real in outside.local_mappings),
         *(f"left: the fence of {host} admits {each}" for host, each in outside.admissions),
         *(f"left: {host} runs a daemon of lease {lease}" for host, lease, _ in outside.daemons),
     ]

@@ -16,8 +16,8 @@ Row = Mapping[str, Any]
 
 _LEASES = (
     "SELECT id, status, project_id, name, mode, has_server, server_id, port_id, bound_host, admitted_address,"
-    " plain_server_id, queued_at, priority, count, memory_mb, locality, requirements, reservation_id, consumer_host"
-    " FROM leases"
+    " plain_server_id, queued_at, priority, count, memory_mb, locality, requirements, reservation_id, consumer_host,"
+    " moving, duration FROM leases"
 )
 _CLAIMS = "SELECT * FROM claims"
 _GPUS = (
@@ -30,9 +30,9 @@ _HOSTS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stored:
-    """What is committed."""
+    """What is committed: the same object as before if nothing was."""
 
     leases: Mapping[str, Row]
     claims: tuple[Row, ...]
@@ -48,11 +48,15 @@ class Outside:
     servers: tuple[tuple[str, str | None], ...]
     """Id and tag of each server."""
     mappings: tuple[tuple[str, str, Address], ...]
-    """Host, port id and real address of each mapping that packets of a VM or program find there."""
+    """Host, port id and real address of each mapping that packets of a VM find there."""
+    local_mappings: tuple[tuple[str, Address, Address], ...]
+    """Host, masked and real address of each mapping that packets of programs of the host find there."""
     admissions: tuple[tuple[str, Admission], ...]
     """By GPU host."""
     daemons: tuple[tuple[str, str, int], ...]
     """GPU host, lease and port of each daemon of a lease that has processes."""
+    host_addresses: frozenset[str]
+    """Those of all hosts on the GPU network."""
 
 
 class Reader:
@@ -61,8 +65,16 @@ class Reader:
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.row_factory = sqlite3.Row
+        self._version: int | None = None
+        self._stored = Stored({}, (), {}, {})
 
     def stored(self) -> Stored:
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        if version != self._version:
+            self._version, self._stored = version, self._read()
+        return self._stored
+
+    def _read(self) -> Stored:
         rows = self.rows
         hosts = rows(_HOSTS)
         return Stored(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Callable
 
 from tests.world import baton
 
@@ -26,16 +27,23 @@ class Story:
         return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()[:16]
 
 
-class Log(logging.Handler):
-    """Tells what the processes log as warnings and errors."""
+MISTAKES = (AttributeError, NameError, TypeError, AssertionError, ArithmeticError)
+"""Errors of programs, which nothing that fails around them explains."""
 
-    def __init__(self, story: Story) -> None:
+
+class Log(logging.Handler):
+    """Tells what the processes log as warnings and errors; *on_mistake* is told what is a mistake of theirs."""
+
+    def __init__(self, story: Story, on_mistake: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
         self._story = story
+        self._on_mistake = on_mistake
 
     def emit(self, record: logging.LogRecord) -> None:
         said = record.getMessage().partition("\n")[0]
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
             said = f"{said}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+            if isinstance(error, MISTAKES):
+                self._on_mistake(f"mistake: {said}")
         self._story.tell(f"  log: {said}")

@@ -24,7 +24,6 @@ from gsaas import rpc
 from gsaas.cloud.base import ServerStatus
 from gsaas.gpu_host.daemons.unavailable import SystemdUnavailable
 from gsaas.objects.gpu_report import GpuInfo
-from gsaas.objects.lifecycle import Status
 from tests.world import baton, bus, cloud, database, facade, kernel, processes, rules, snapshot
 from tests.world.baton import Killed, Process, Scheduler, Stuck, Task
 from tests.world.machines import MemoryGpus, Systemd
@@ -41,7 +40,6 @@ RESTART = 5.0
 """Seconds after which systemd starts a process again."""
 SECRETS = ("token-of-the-", "AAECAwQF")
 """How the tokens of callers and the key for grants begin."""
-AT_REST = (Status.QUEUED, Status.ACTIVE, Status.RELEASED, Status.ERROR)
 
 FOLDER = Path("/dev/shm") if Path("/dev/shm").is_dir() else None  # noqa: S108 - a database that nobody keeps
 
@@ -75,6 +73,8 @@ class Outcome:
     points: int
     counted: Counter[str] = field(default_factory=Counter)
     """Operations, faults and edges, and how often each was taken."""
+    reached: int = 0
+    """How many happenings of the plan came before it broke a rule, or ended."""
 
 
 class World:
@@ -92,7 +92,9 @@ class World:
         )
         baton.scheduler = self.scheduler
         self.story = Story()
-        logging.getLogger("gsaas").handlers = [Log(self.story)]
+        self.mistakes: list[str] = []
+        """What the processes log of errors that are never expected."""
+        logging.getLogger("gsaas").handlers = [Log(self.story, self.mistakes.append)]
         logging.getLogger("gsaas").propagate = False
         self.broken: list[str] = []
         self.counted: Counter[str] = Counter()
@@ -120,7 +122,11 @@ class World:
         """Idempotency key -> the leases that launches with it returned."""
         self.leases: list[str] = []
         """The ids that clients have seen."""
+        self.ended: set[str] = set()
+        """The ids whose end was answered."""
         self.reservations: list[str] = []
+        self.reached = 0
+        """How many happenings of the plan have been carried out, or left out."""
         self.pending: list[Any] = []
         """Requests that clients wait for: `tests.world.clients.Request`."""
         self.switched_off: set[str] = set()
@@ -130,6 +136,8 @@ class World:
         self.lost_answers = 0.0
         """How likely a client loses an answer, 0 to 1."""
         self._lives: Counter[str] = Counter()
+        self._seen: object = None
+        """What there was at the last look."""
         database.use(self.database)
         bus.use(self.bus)
         kernel.use(self.kernels.__getitem__)
@@ -168,7 +176,7 @@ class World:
     def start(self, name: str) -> None:
         """Start a process that does not run."""
         self._lives[name] += 1
-        process = Process(name)
+        process = Process(name, life=self._lives[name])
         self.processes[name] = process
         self.story.tell("starts", name)
         self.scheduler.spawn(f"{name}: main", lambda: self._main(name, process), process)
@@ -243,7 +251,12 @@ class World:
         mappings = [
             (host, port_id, real)
             for host, each in sorted(self.kernels.items())
-            for port_id, _, real in each.mapped()
+            for port_id, real in each.mapped()
+        ]
+        local_mappings = [
+            (host, masked, real)
+            for host, each in sorted(self.kernels.items())
+            for masked, real in each.mapped_locally()
         ]
         admissions = [
             (host, each)
@@ -263,12 +276,29 @@ class World:
             for key, each in self.nova.servers.items()
             if each.server.status != ServerStatus.SHELVED  # it is left to its owner
         ]
-        return snapshot.Outside(tuple(servers), tuple(mappings), tuple(admissions), tuple(daemons))
+        return snapshot.Outside(
+            servers=tuple(servers),
+            mappings=tuple(mappings),
+            local_mappings=tuple(local_mappings),
+            admissions=tuple(admissions),
+            daemons=tuple(daemons),
+            host_addresses=frozenset(each.address for each in self.kernels.values()),
+        )
 
     def look(self) -> None:
         """Note what is broken now."""
-        found = rules.after_each_step(self.reader.stored(), self.outside(), processes.QUOTA)
-        self._note(found)
+        stored, outside = self.reader.stored(), self.outside()
+        seen = stored, outside, len(self.leases), len(self.ended), len(self.mistakes)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        self._note(
+            [
+                *rules.after_each_step(stored, outside, processes.QUOTA),
+                *rules.answers_are_true(stored, self.leases, self.ended),
+                *self.mistakes,
+            ]
+        )
 
     def _note(self, found: Collection[str]) -> None:
         for sentence in found:
@@ -290,16 +320,17 @@ class World:
             drawn.append(Happening(at, name, self.chance.getrandbits(32)))
         return drawn
 
-    def run(self, left_out: Collection[int] = ()) -> None:
-        """Carry out the plan, without those of its happenings that are *left_out*, by their positions."""
+    def run(self, kept: Collection[int] | None = None) -> None:
+        """Carry out the plan; with *kept*, only those of its happenings, by their positions."""
         from tests.world import happenings
 
         plan = self.plan()
         for name in self.commands:
             self.start(name)
         for position, happening in enumerate(plan):
-            if position in left_out:
+            if kept is not None and position not in kept:
                 continue
+            self.reached = position + 1
             self.sleep_until(happening.at)
             self.counted[happening.name] += 1
             happenings.ALL[happening.name].act(self, random.Random(happening.number))
@@ -322,11 +353,7 @@ class World:
         self.is_calm = True
         happenings.calm(self)
         if not self._comes_to_rest(
-            lambda: {
-                f"{row['status']}: lease {key}"
-                for key, row in self.reader.stored().leases.items()
-                if row["status"] not in AT_REST
-            }
+            lambda: set(rules.all_is_at_rest(self.reader.stored(), self.outside()))
         ):
             return
         self._judge_history()
@@ -377,15 +404,15 @@ class World:
         self.reader.close()
 
 
-def run(seed: int, left_out: Collection[int] = ()) -> Outcome:
-    """Run one seed; return what became of it."""
+def run(seed: int, kept: Collection[int] | None = None) -> Outcome:
+    """Run one seed, or of its happenings those that are *kept*; return what became of it."""
     facade.install()
     # What is collected, and when, depends on what this process has done before.
     gc.disable()
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         world = World(seed, Path(folder))
         try:
-            world.run(left_out)
+            world.run(kept)
         except Stuck as stuck:
             world.broken.append(f"stuck: {stuck}")
         finally:
@@ -396,6 +423,7 @@ def run(seed: int, left_out: Collection[int] = ()) -> Outcome:
                 world.story.digest(),
                 world.scheduler.points,
                 world.counted,
+                world.reached,
             )
             world.end()
             baton.scheduler = None
