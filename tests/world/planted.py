@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -12,10 +12,12 @@ from oslo_db import exception as db_exception
 
 from gsaas.api import idempotency
 from gsaas.cloud.base import Owner
+from gsaas.db import claims
 from gsaas.db.database import Database
 from gsaas.engine import desired_state, reconciler, steps
 from gsaas.gpgpums import queue
-from gsaas.gpgpums.claims import Claims
+from gsaas.gpgpums.ledger import Ledger
+from gsaas.gpgpums.mirror import Mirror
 from gsaas.gpu_host.daemons.service import DaemonService
 from gsaas.limits import base
 from gsaas.objects.daemon import DesiredState
@@ -66,7 +68,7 @@ def claims_return_before_daemons_are_gone() -> None:
 
     def hasty(lease: Any, observed: Any) -> Any:
         step = clean_up(lease, observed)
-        if isinstance(step, steps.Wait) and "daemons are gone" in step.reason and lease.claims:
+        if isinstance(step, steps.Wait) and "daemons are gone" in step.until and lease.claims:
             return steps.ReturnClaims()
         return step
 
@@ -116,24 +118,40 @@ def the_fence_opens_for_leases_that_end() -> None:
 
 
 @bug
+def claims_of_others_are_not_noticed() -> None:
+    """A process claims GPUs as it remembers them, and does not compare their generations."""
+    refresh = Mirror.refresh
+
+    def once(self: Mirror, connection: Any) -> None:
+        if not self._versions:
+            refresh(self, connection)
+
+    def unchecked(
+        self: Ledger, connection: Any, draft: Any, known: Mapping[str, Any], *, waits: bool
+    ) -> None:
+        if known:
+            rows = claims.lock_gpus(connection, known, waits=waits)
+            draft.locked.gpus.update((row.uuid, row.daemon_port) for row in rows)
+
+    Mirror.refresh = once  # type: ignore[method-assign]
+    Ledger._lock = unchecked  # type: ignore[method-assign]
+
+
+@bug
 def a_returned_claim_is_lost() -> None:
-    """Returning the claims of a lease has no effect now and then: it is not tried again after a lost race."""
-    release = Claims.release
+    """A lease is over although the database has not stored the return of its claims."""
+    execute = reconciler.LeaseReconciler._execute
 
-    def lost(self: Claims, lease_id: str) -> None:
-        with suppress(db_exception.DBError, Exception):
-            release(self, lease_id)
+    def hasty(self: Any, lease: Any, step: Any, state: Any) -> None:
+        if not isinstance(step, steps.ReturnClaims):
+            execute(self, lease, step, state)
+            return
+        with suppress(db_exception.DBError):
+            execute(self, lease, step, state)
+        if lease.status == Status.RELEASING:
+            execute(self, lease, steps.Finish(), state)
 
-    finish = steps._clean_up
-
-    def clean_up(lease: Any, observed: Any) -> Any:
-        step = finish(lease, observed)
-        if isinstance(step, steps.ReturnClaims) and lease.status == Status.RELEASING:
-            return steps.Finish()
-        return step
-
-    Claims.release = lost  # type: ignore[method-assign]
-    steps._clean_up = clean_up
+    reconciler.LeaseReconciler._execute = hasty  # type: ignore[method-assign]
 
 
 @bug
@@ -146,11 +164,12 @@ def a_repeated_launch_makes_another_lease() -> None:
 def a_second_server_is_made() -> None:
     """The engine takes every lease for one for which nobody has made a server yet."""
 
-    def untried(lease: Any) -> Owner:
-        return dataclasses.replace(_owner_of(lease), untried=True)
+    def replace(value: Any, **changes: Any) -> Any:
+        if isinstance(value, Owner):
+            changes["untried"] = True
+        return dataclasses.replace(value, **changes)
 
-    _owner_of = reconciler.owner_of
-    reconciler.owner_of = untried
+    reconciler.replace = replace  # type: ignore[assignment]
 
 
 @bug
