@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Any
 
@@ -92,37 +92,41 @@ def _run_alone(seed: int, plant: str | None) -> dict[str, Any]:
     return {**_run(seed, plant), "story": []}
 
 
-def _run(seed: int, plant: str | None, left_out: Sequence[int] = ()) -> dict[str, Any]:
+def _run(seed: int, plant: str | None, kept: Collection[int] | None = None) -> dict[str, Any]:
     from tests.world import planted, world
 
     planted.plant(plant)
-    return vars(world.run(seed, left_out))
+    return vars(world.run(seed, kept))
 
 
 def _shrink(seed: int, plant: str | None) -> int:
     """Leave out as many happenings as can be left out, larger parts of them first."""
-    from tests.world import world
-
-    broken = _run(seed, plant)["broken"]
-    if not broken:
+    outcome = _run(seed, plant)
+    if not outcome["broken"]:
         print(f"seed {seed} breaks no rule")
         return 0
-    rule = broken[0].partition(":")[0]
-    left_out: list[int] = []
-    size = world.HAPPENINGS // 2
-    while size:
-        for start in range(0, world.HAPPENINGS, size):
-            tried = sorted({*left_out, *range(start, min(start + size, world.HAPPENINGS))})
-            if tried != left_out:
-                found = _run(seed, plant, tried)["broken"]
-                if any(each.partition(":")[0] == rule for each in found):
-                    left_out = tried
-        size //= 2
-    outcome = _run(seed, plant, left_out)
+    rule = _rules(outcome)[0]
+    kept = list(range(outcome["reached"]))
+    size = len(kept)
+    while size := size // 2:
+        start = 0
+        while start < len(kept):
+            tried = kept[:start] + kept[start + size :]
+            found = _run(seed, plant, tried)
+            if rule in _rules(found):
+                kept, outcome = [each for each in tried if each < found["reached"]], found
+                print(f"{len(kept)} happenings break it, too", file=sys.stderr, flush=True)
+            else:
+                start += size
     print(*outcome["story"], sep="\n")
-    print(f"seed {seed} needs {world.HAPPENINGS - len(left_out)} happenings")
+    print(f"seed {seed} needs {len(kept)} happenings")
     print(*outcome["broken"], sep="\n")
     return 1
+
+
+def _rules(outcome: dict[str, Any]) -> list[str]:
+    """Return which rules were broken, by the word with which their sentences begin."""
+    return [each.partition(":")[0] for each in outcome["broken"]]
 
 
 if __name__ == "__main__":
