@@ -262,6 +262,8 @@ class Endpoint:
     def _remove_local(self, port_id: str) -> None:
         former = self._local.discard(port_id)
         if former is None:
+            # A former process may have installed it, and nothing in the kernel says for which lease.
+            self._remove_local_strays(port_id)
             return
         self._replace_local(former, None)
         if not self._kernel.is_local_cut_off(former):
@@ -269,6 +271,20 @@ class Endpoint:
             reasons = "; ".join(self._problems.texts())
             raise NotRemoved(f"lease {port_id} may still be connected on {self.host}: {reasons}")
         self._kernel.datapath.reset_unmapped_local({masked.ip for masked in former.mappings})
+
+    def _remove_local_strays(self, port_id: str) -> None:
+        if port_id in self._ports or self._ports.identities.of_port(port_id):
+            return  # it is that of a VM
+        if self._has_local_strays():
+            self._reconcile()
+        if self._has_local_strays():
+            reasons = "; ".join(self._problems.texts())
+            raise NotRemoved(f"lease {port_id} may still be connected on {self.host}: {reasons}")
+
+    def _has_local_strays(self) -> bool:
+        """Return whether programs of the host may reach a daemon by a binding that is not desired any more."""
+        known = self._local.known_keys()
+        return known is not None and self._kernel.has_local_strays(known)
 
     # -- reports ------------------------------------------------------------------------------------
 

@@ -55,6 +55,12 @@ class LocalBindings:
         self._desired = {binding.port_id: binding for binding in bindings}
         self._complete = True
 
+    def known_keys(self) -> set[plan.LocalKey] | None:
+        """Return what the kernel may contain of local bindings; None while not all desired ones are known."""
+        if not self._complete:
+            return None
+        return {key for binding in self._desired.values() for key in plan.local_mappings(binding)}
+
     def masked_of(self, port_id: str) -> frozenset[Address] | None:
         """Return the masked addresses of the local binding of *port_id*; None if there is none."""
         binding = self._desired.get(port_id)

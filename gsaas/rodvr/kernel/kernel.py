@@ -210,3 +210,11 @@ class Kernel:
         pending = any(cut.masked in masked for cut in self.pending_cuts)
         mapped = any(key in self.state.local_mappings for key in plan.local_mappings(binding))
         return self.synced and not pending and not mapped
+
+    def has_local_strays(self, known: Collection[plan.LocalKey]) -> bool:
+        """Return whether programs of the host may reach a daemon by another local mapping than the *known* ones."""
+        masked = {key.masked for key in known}
+        pending = any(
+            isinstance(cut, plan.LocalCut) and cut.masked not in masked for cut in self.pending_cuts
+        )
+        return not self.synced or pending or not self.state.local_mappings.keys() <= set(known)
