@@ -4,7 +4,8 @@
 1. A lease that is over is left out of the desired state of its GPU hosts. A daemon that a host no longer reports after
    that is gone, and its port may be given to another daemon.
 2. The claims of a lease record whether it has daemons of its own, from the claim until the end of each daemon is
-   confirmed. So every daemon that may run can be found and ended.
+   confirmed, and no binding leads there. So every daemon that may run can be found and ended, and no port is given to
+   another one while the consumer of a former lease reaches it.
 3. While a cGPU moves (`gsaas.objects.move`), both of its GPUs are served, until masked addresses lead to the new one.
 4. The fence of a GPU host admits the compute host whose endpoint has the binding of a lease, and the address from
    which the grant of a lease was redeemed.

@@ -458,7 +458,12 @@ class LeaseReconciler:
         self._end_daemons(lease, lease.others, state)
 
     def _end_daemons(self, lease: Lease, claims: Sequence[Claim], state: _Reconciliation) -> None:
-        """Send the hosts of *claims* their desired state without these; record which have no daemon of them."""
+        """Send the hosts of *claims* their desired state without these; record which have no daemon of them.
+
+        While an endpoint may still lead the consumer of a lease that is over to the ports of these daemons, nothing is
+        recorded: another lease would be given these ports.
+        """
+        is_led_there = claims is not lease.others and lease.bound_host is not None
         forgotten = {claim.gpu.host_name: claim.gpu.host.forgotten for claim in claims}
         for host in sorted(forgotten):
             own_daemons = {
@@ -468,7 +473,7 @@ class LeaseReconciler:
                 and (daemon := desired_state.daemon_of(lease, claim)) is not None
             }
             if forgotten[host]:
-                if own_daemons:
+                if own_daemons and not is_led_there:
                     self._forget_daemons(lease, host, claims)
                 continue
             try:
@@ -484,7 +489,7 @@ class LeaseReconciler:
                 continue
             if left := own_daemons & report["daemons"].keys():
                 LOG.debug("lease %s: %s still has %s", lease.id, host, ", ".join(sorted(left)))
-            elif own_daemons:
+            elif own_daemons and not is_led_there:
                 self._forget_daemons(lease, host, claims)
 
     def _count_connections(self, lease: Lease, host: str) -> int:

@@ -223,6 +223,19 @@ def test_claims_are_not_returned_before_the_daemon_is_gone(world):
     world.check_nothing_is_left(lease_id, Status.RELEASED)
 
 
+def test_the_port_of_a_daemon_is_not_free_while_an_endpoint_may_lead_there(world):
+    """Another lease would be given the port, whose daemon the consumer of this one could reach."""
+    lease_id = active(world)
+    world.endpoint.answers = False
+    world.release(lease_id)
+    world.reconcile(lease_id)
+    assert list(world.monitor.running) == []
+    assert None not in daemon_ports(world, lease_id)
+    world.endpoint.answers = True
+    world.reconcile(lease_id)
+    world.check_nothing_is_left(lease_id, Status.RELEASED)
+
+
 def test_claims_are_not_returned_while_the_monitor_is_silent(world):
     lease_id = active(world)
     world.monitor.answers = False
