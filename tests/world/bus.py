@@ -237,7 +237,7 @@ class Bus:
             times = 2
         for copy in range(times):
             # A broker delivers a message again that nobody has confirmed: others have overtaken it by then.
-            if chance.random() < (max(weather.late, 0.5) if copy else weather.late):
+            if chance.random() < (max(weather.late, 0.7) if copy else weather.late):
                 longest = min(lasts or weather.longest_delay, weather.longest_delay)
                 seconds = round(chance.random() * (longest if copy else weather.longest_delay), 1)
                 self._tell(f"late by {seconds} s: {what}")

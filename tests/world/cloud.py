@@ -56,6 +56,8 @@ class Nova:
     def __init__(self, kernels: Mapping[str, HostKernel], tell: Callable[[str], None]) -> None:
         self.weather = Weather()
         self.servers: dict[str, Instance] = {}
+        self.removed: dict[str, Instance] = {}
+        """Servers that were deleted."""
         self._kernels = kernels
         self._tell = tell
         self._process = Process("nova")
@@ -112,6 +114,8 @@ class Nova:
         made = self.servers.pop(server_id, None)
         if made is not None:
             self._unplug(made)
+            made.changed_at = facade.true_time()
+            self.removed[server_id] = made
 
     def _unplug(self, made: Instance) -> None:
         server = made.server
@@ -272,9 +276,11 @@ class MemoryCloud(Cloud):
 
     def server_changes(self, since: datetime.datetime | None) -> Iterable[ServerChange] | None:
         def act() -> list[ServerChange]:
+            nova = self._nova
+            known = nova.servers if since is None else nova.servers | nova.removed
             return [
                 ServerChange(server_id, made.tag, asks=bool(made.extra_specs))
-                for server_id, made in self._nova.servers.items()
+                for server_id, made in known.items()
                 if since is None or made.changed_at >= since
             ]
 

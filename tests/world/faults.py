@@ -52,19 +52,20 @@ def kill_a_process_soon(world: World, draw: random.Random) -> None:
 
 EFFECTS = {
     "api": ("commit", "message"),
-    "engine": ("commit", "message", "server", "server"),
+    "engine": ("commit", "message", "server", "server", "server"),
     "monitor": ("kernel", "daemon"),
     "rodvr": ("kernel",),
 }
 """What each kind of process changes outside itself."""
 
 
-@happens(6)
+@happens(8)
 def kill_a_process_after_an_effect(world: World, draw: random.Random) -> None:
-    """Kill a process when it has changed something, before it can note or answer that."""
-    process = world.processes[draw.choice(sorted(world.commands))]
+    """Kill a process, an engine mostly, when it has changed something, before it can note or answer that."""
+    names = (*sorted(world.commands), *("engine1", "engine2") * 3)
+    process = world.processes[draw.choice(names)]
     process.dies_after = draw.choice(EFFECTS[process.name.rstrip("12").partition("-")[0]])
-    process.survives = draw.choice((0, 0, 1, 2, 5))
+    process.survives = draw.choice((0, 0, 0, 1, 3))
 
 
 @happens(2)
@@ -86,7 +87,7 @@ def messages_are_lost(world: World, draw: random.Random) -> None:
     _for_a_while(world, draw, world.bus.weather, lost=draw.choice((0.1, 0.3, 0.7)))
 
 
-@happens(3)
+@happens(5)
 def messages_are_doubled(world: World, draw: random.Random) -> None:
     _for_a_while(world, draw, world.bus.weather, doubled=draw.choice((0.2, 0.5, 0.9)))
 
@@ -106,9 +107,9 @@ def races_are_lost(world: World, draw: random.Random) -> None:
     _for_a_while(world, draw, world.database.weather, deadlock=0.1, refused=0.2)
 
 
-@happens(2)
+@happens(4)
 def commits_are_unknown(world: World, draw: random.Random) -> None:
-    _for_a_while(world, draw, world.database.weather, unknown=draw.choice((0.1, 0.3)))
+    _for_a_while(world, draw, world.database.weather, unknown=draw.choice((0.2, 0.6)))
 
 
 @happens(1)

@@ -117,7 +117,7 @@ def launch_without_vm(world: World, draw: random.Random) -> None:
     launch(world, draw, lease, draw.choice(TENANTS))
 
 
-@operation(3, most=3)
+@operation(6, most=3)
 def launch_briefly(world: World, draw: random.Random) -> None:
     """Use cGPUs for seconds, as a test does: what is under way for the lease arrives when it is over."""
     caller = draw.choice(TENANTS)
