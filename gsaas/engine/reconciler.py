@@ -317,7 +317,7 @@ class LeaseReconciler:
             server = None if _has_lost_server(lease) else self._find_server(lease, state)
         except exceptions.CloudUnavailable as error:
             LOG.warning("lease %s: %s", lease.id, error)
-            state.failed = True
+            state.failed, state.cloud_error = True, str(error)  # so it is reconciled again
             return steps.ObservedState(None, None, unconfirmed, can_create, str(error))
         bindings = self._bindings_on(None if server is None else server.host, state)
         return steps.ObservedState(server, _installed(bindings), unconfirmed, can_create)

@@ -155,8 +155,10 @@ class Engine:
                 requeue_after = self._reconciler.reconcile(lease_id, told=self._was_told(lease_id))
             except exceptions.NotFound:
                 LOG.warning("lease %s does not exist, and cannot be reconciled", lease_id)
-            except Exception:  # other leases must go on; the audit requeues this one
-                LOG.exception("lease %s stays as it is until the next audit", lease_id)
+            except Exception:  # other leases must go on
+                LOG.exception("lease %s stays as it is until it is tried again", lease_id)
+                # The audit requeues no lease that is ACTIVE, and a change of its server is told once.
+                requeue_after = self._conf.engine.audit_interval
             finally:
                 self._queue.done(lease_id)
             if requeue_after is not None:

@@ -167,6 +167,23 @@ def test_an_endpoint_that_does_not_answer_keeps_the_claims_until_it_does(world):
     world.check_nothing_is_left(lease_id, Status.RELEASED)
 
 
+def test_an_active_lease_is_looked_at_again_if_the_cloud_does_not_answer(world):
+    """That its server was deleted, the cloud tells once."""
+    lease_id = world.launch()
+    world.reconcile(lease_id)
+    find = world.cloud.find
+    world.cloud.servers.clear()
+
+    def unavailable(_owner):
+        raise exceptions.CloudUnavailable(reason="Nova does not answer")
+
+    world.cloud.find = unavailable
+    assert world.reconcile(lease_id) == world.conf.engine.poll_interval
+    world.cloud.find = find
+    world.reconcile(lease_id)
+    world.check_nothing_is_left(lease_id, Status.RELEASED)
+
+
 def test_an_engine_that_stood_still_binds_no_lease_that_another_one_has_released(world):
     """Its order for the endpoint was decided while it owned the lease, and arrives long after."""
     lease_id = world.launch()

@@ -85,6 +85,24 @@ def test_a_message_that_comes_in_the_moment_in_which_a_worker_begins_is_not_lost
     assert turns == [False, True]
 
 
+def test_a_lease_whose_reconciliation_fails_is_tried_again_although_nobody_tells(world):
+    """As one that is ACTIVE, whose server was deleted while the database was away."""
+    turns = []
+
+    def reconcile(lease_id, *, told):
+        turns.append(lease_id)
+        if len(turns) == 1:
+            raise db_exception.DBConnectionError
+
+    world.conf.set_override("audit_interval", 0.1, "engine")
+    reconciler = world.engine()
+    reconciler.reconcile = reconcile
+    with running(world, reconciler) as engine:
+        engine._queue.add("a lease")
+        until(lambda: len(turns) == 2)
+    assert turns == ["a lease", "a lease"]
+
+
 def test_an_engine_that_stops_leaves_what_it_watches_to_the_others(world):
     world.cloud.initial_status = ServerStatus.BUILD
     own, of_another = world.launch(), world.launch()
