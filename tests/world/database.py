@@ -59,10 +59,10 @@ class Server:
     def open(self) -> Database:
         """Return the database as the process of the caller uses it."""
         process = baton.here().current.process
-        database = sqlite.opened(f"sqlite:///{self._path}")
-        engine = database.engine
+        engine = sqlite.opened(f"sqlite:///{self._path}").engine
         engine.dispose()
         engine.dialect = _DIALECT
+        database = Database(engine)  # copies the dialect that the engine has then
         engine.pool._max_overflow = 1000  # type: ignore[attr-defined]  # nobody may wait in there
         database.one_writer = False  # as on a server: a lost connection is no broken disk
 
