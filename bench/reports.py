@@ -81,7 +81,8 @@ def _report(number: int, per_host: int) -> str:
         for index in range(per_host)
     ]
     address = f"192.0.{number // 256}.{number % 256}"
-    return json.dumps(GpuReport(address, INTERVAL, SimulatedGpus(gpus).snapshot()).to_dict())
+    source = SimulatedGpus(gpus, lambda: {gpu.uuid for gpu in gpus})
+    return json.dumps(GpuReport(address, INTERVAL, source.snapshot()).to_dict())
 
 
 def _memory_of_a_monitor() -> float:

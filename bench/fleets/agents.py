@@ -260,7 +260,8 @@ def start_monitor(plan: Plan, number: int) -> None:
         fence,
         report_interval=plan.report_interval,
     )
-    source: Any = SimulatedGpus(gpus_of(number, plan.gpus))
+    gpus = gpus_of(number, plan.gpus)
+    source: Any = SimulatedGpus(gpus, lambda: {gpu.uuid for gpu in gpus})
     Monitor(bus, host, address, source, daemons=daemons, interval=plan.monitor_interval).start()
 
 

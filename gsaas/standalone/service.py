@@ -12,6 +12,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from typing import Protocol
 
@@ -45,6 +46,7 @@ from gsaas.netlink.namespace import entered
 from gsaas.notifications.emitter import Notifications
 from gsaas.objects.device_kinds import CPU, CUDA
 from gsaas.objects.gpu_network import GpuNetwork
+from gsaas.objects.gpu_report import GpuInfo
 from gsaas.remoting.base import RemotingDriver
 from gsaas.remoting.drivers import Drivers
 from gsaas.rodvr.config import DatapathConfig, Periods
@@ -262,13 +264,18 @@ class Standalone:
             self._bus,
             host.name,
             host.gpu_address,
-            SimulatedGpus(infos)
+            SimulatedGpus(infos, lambda: self._in_use(infos))
             if host.kind == CUDA
             else CpuDevices(infos, [_cores(host)] * host.gpus),
             daemons=self._make_daemons(host, driver),
             interval=self._conf.monitor.monitor_interval,
             window=self._conf.monitor.utilisation_window,
         )
+
+    def _in_use(self, infos: Sequence[GpuInfo]) -> Collection[str]:
+        """Return the UUIDs of these GPUs that leases have claimed."""
+        with self._database.read() as session:
+            return gpus.leases_on(session, [info.uuid for info in infos])
 
     def _make_daemons(
         self, host: inventory.HostSpec, driver: RemotingDriver

@@ -224,15 +224,21 @@ def test_a_report_that_no_engine_answered_is_sent_again_before_its_interval(
     until(lambda: engine.reports, "a report")
 
 
-def test_simulated_gpus_are_as_busy_as_their_time_and_name_say():
-    moments = iter([0.0, 0.0, 100.0])
-    source = SimulatedGpus(GPUS, clock=lambda: next(moments))
+def test_simulated_gpus_that_leases_use_are_as_busy_as_their_time_and_name_say():
+    moments, all_of_them = iter([0.0, 0.0, 100.0]), {gpu.uuid for gpu in GPUS}
+    source = SimulatedGpus(GPUS, lambda: all_of_them, clock=lambda: next(moments))
     first, same, later = source.snapshot(), source.snapshot(), source.snapshot()
     assert first == same != later
     assert first.readings["GPU-0"] != first.readings["GPU-1"]
     for reading in later.readings.values():
         assert 0 <= reading.utilisation <= 100
         assert 0 <= reading.used_mb <= 23034
+
+
+def test_simulated_gpus_that_no_lease_uses_read_idle():
+    readings = SimulatedGpus(GPUS, lambda: {"GPU-1"}, clock=lambda: 100.0).snapshot().readings
+    assert (readings["GPU-0"].utilisation, readings["GPU-0"].used_mb) == (0, 0)
+    assert readings["GPU-1"].utilisation > 0
 
 
 def test_a_report_arrives_as_it_was_sent():
