@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from gsaas.objects.address import Address
 from gsaas.objects.lifecycle import TRANSITIONS, Event, Status
 from tests.world.snapshot import Outside, Row, Stored
 
@@ -98,11 +99,24 @@ def only_leases_are_mapped(stored: Stored, outside: Outside) -> Iterator[str]:
     """What a VM or a program reaches through RODVR is claimed by its lease."""
     by_port = {row["port_id"]: key for key, row in stored.leases.items() if row["port_id"]}
     claimed: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    dropped: dict[str, set[str]] = defaultdict(set)
     for claim in stored.claims:
         claimed[claim["lease_id"]] |= _served_at(stored, claim)
+        if claim["daemon_port"] is None:
+            dropped[claim["lease_id"]] |= {ip for ip, _ in _served_at(stored, claim)}
+
+    def may_reach(lease_id: str | None, real: Address) -> bool:
+        if lease_id is None:
+            return False
+        if (real.ip, real.port) in claimed[lease_id]:
+            return True
+        # Its daemon went with a host that an operator has forgotten: nobody is there, as long as nobody else is.
+        is_anothers = any((real.ip, real.port) in each for each in claimed.values())
+        return real.ip in dropped[lease_id] and not is_anothers
+
     for host, port_id, real in outside.mappings:
         lease_id = by_port.get(port_id, port_id)
-        if (real.ip, real.port) not in claimed.get(lease_id, ()):
+        if not may_reach(lease_id, real):
             status = stored.leases.get(lease_id, {}).get("status", "unknown")
             yield (
                 f"mapped: on {host}, port {port_id} of lease {lease_id} ({status}) reaches {real}, which it has not"
@@ -114,7 +128,7 @@ def only_leases_are_mapped(stored: Stored, outside: Outside) -> Iterator[str]:
     }
     for host, masked, real in outside.local_mappings:
         user = users.get((host, masked.ip, masked.port))
-        if user is None or (real.ip, real.port) not in claimed[user]:
+        if not may_reach(user, real):
             yield (
                 f"mapped: on {host}, programs reach {real} at {masked}, which is of lease {user},"
                 " and which it has not claimed"
