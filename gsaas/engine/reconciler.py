@@ -447,7 +447,7 @@ class LeaseReconciler:
     def _clean_up_gpu_hosts(self, lease: Lease, state: _Reconciliation) -> None:
         """Send each GPU host its desired state without the lease; record which have no daemon of it any more."""
         state.cleanup_requested = True
-        self._end_daemons(lease, lease.all_claims, state)
+        self._end_daemons(lease, lease.all_claims, state, led_there=lease.bound_host is not None)
         if lease.admitted_address is not None and not state.unconfirmed_gpu_hosts:
             # A fence has changed when its monitor answers; only daemons end later.
             self._update(lease, admitted_address=None)
@@ -455,15 +455,16 @@ class LeaseReconciler:
     def _clean_up_move(self, lease: Lease, state: _Reconciliation) -> None:
         """Send the GPU hosts that a move has left their desired state; record which have no daemon left of it."""
         state.move_cleanup_requested = True
-        self._end_daemons(lease, lease.others, state)
+        self._end_daemons(lease, lease.others, state, led_there=False)
 
-    def _end_daemons(self, lease: Lease, claims: Sequence[Claim], state: _Reconciliation) -> None:
+    def _end_daemons(
+        self, lease: Lease, claims: Sequence[Claim], state: _Reconciliation, *, led_there: bool
+    ) -> None:
         """Send the hosts of *claims* their desired state without these; record which have no daemon of them.
 
-        While an endpoint may still lead the consumer of a lease that is over to the ports of these daemons, nothing is
-        recorded: another lease would be given these ports.
+        Nothing is recorded if the consumer may still be *led there*, to the ports of these daemons, by its endpoint:
+        another lease would be given these ports.
         """
-        is_led_there = claims is not lease.others and lease.bound_host is not None
         forgotten = {claim.gpu.host_name: claim.gpu.host.forgotten for claim in claims}
         for host in sorted(forgotten):
             own_daemons = {
@@ -473,7 +474,7 @@ class LeaseReconciler:
                 and (daemon := desired_state.daemon_of(lease, claim)) is not None
             }
             if forgotten[host]:
-                if own_daemons and not is_led_there:
+                if own_daemons and not led_there:
                     self._forget_daemons(lease, host, claims)
                 continue
             try:
@@ -489,7 +490,7 @@ class LeaseReconciler:
                 continue
             if left := own_daemons & report["daemons"].keys():
                 LOG.debug("lease %s: %s still has %s", lease.id, host, ", ".join(sorted(left)))
-            elif own_daemons and not is_led_there:
+            elif own_daemons and not led_there:
                 self._forget_daemons(lease, host, claims)
 
     def _count_connections(self, lease: Lease, host: str) -> int:

@@ -233,8 +233,8 @@ def test_another_answer_changes_what_depends_on_it_and_keeps_a_copy(controller: 
 def test_another_controller_joins_with_a_copy_of_the_answers(
     controller: FreshRoot, second: FreshRoot
 ):
-    second.write("/root/first.toml", controller.type("cat /etc/gsaas/setup-controller.toml"))
-    joined = second.manage("setup", "controller", "--answers=/root/first.toml", "-f", "json")
+    second.write("/srv/first.toml", controller.type("cat /etc/gsaas/setup-controller.toml"))
+    joined = second.manage("setup", "controller", "--answers=/srv/first.toml", "-f", "json")
     assert joined.returncode == 0, joined.stdout
     found = outcomes(joined)
     assert {step for step, outcome in found.items() if outcome == "unchanged"} == SERVICES
@@ -325,7 +325,7 @@ def test_what_is_wrong_with_an_answer_is_said_before_anything_is_done(host: Fres
         refused = host.manage("setup", "gpu-host", "--answers=/etc/answers.toml", wrong, *more)
         assert (refused.returncode, refused.stdout) == (2, "")
         assert said in refused.stderr
-    host.write("/root/more.toml", AGENT + 'colour = "red"\n')
-    refused = host.manage("setup", "gpu-host", "--answers=/root/more.toml")
-    assert "/root/more.toml: there is no answer 'colour'" in refused.stderr
+    host.write("/srv/more.toml", AGENT + 'colour = "red"\n')
+    refused = host.manage("setup", "gpu-host", "--answers=/srv/more.toml")
+    assert "/srv/more.toml: there is no answer 'colour'" in refused.stderr
     assert everything(host) == before

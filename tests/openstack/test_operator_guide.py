@@ -501,7 +501,7 @@ def test_the_same_machines_are_made_by_one_command_on_each(
     """What was made by hand, without keys, is in the way: it is moved away first. Its accounts stay as they are."""
     make, give, of_gpu_host, of_compute_host, _ = guide.blocks(IN_ONE_COMMAND)
     names = {"gpu1": DECLARED, "compute1": COMPUTE_HOST}
-    controller.type("mv /etc/gsaas/gsaas.conf /root/by-hand.conf")
+    controller.type("mv /etc/gsaas/gsaas.conf /etc/by-hand.conf")
     known = (
         f'{of}_password = "{PLACEHOLDERS["PASSWORD"]}"' for of in ("bus", "database", "keystone")
     )

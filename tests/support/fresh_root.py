@@ -19,14 +19,15 @@ from tests.support import folders
 REPOSITORY = Path(__file__).parents[2]
 ENTER = """\
 folder=$1 repository=$2 run=$3
+root=$folder/root
 shift 3
-mount -t overlay -o "lowerdir=/,upperdir=$folder/written,workdir=$folder/work" overlay "$folder/root"
+mount -t overlay -o "lowerdir=/,upperdir=$folder/written,workdir=$folder/work" overlay "$root"
 for each in /proc /dev /sys /tmp "$repository"; do
-    mkdir -p "$folder/root$each"
-    mount --rbind "$each" "$folder/root$each"
+    mkdir -p "$root$each"
+    mount --rbind "$each" "$root$each"
 done
-mount --bind "$run" "$folder/root/run"
-exec chroot "$folder/root" "$@"
+mount --bind "$run" "$root/run"
+exec chroot "$root" "$@"
 """
 FORGET = """\
 for user in gsaas-monitor gsaas; do userdel $user || true; done
