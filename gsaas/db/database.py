@@ -27,6 +27,7 @@ from oslo_db import api as db_api
 from oslo_db import exception as db_exception
 from oslo_utils import timeutils
 from sqlalchemy import orm
+from sqlalchemy.exc import StatementError
 
 from gsaas.db import changes, clock, dialects, engines, pooling, sqlite, storage
 from gsaas.db.change_numbers import NUMBERING, Numbering, Writers
@@ -150,7 +151,8 @@ class Database:
                         info.pop(NUMBERING, None)
                         info.pop(changes.NOTED, None)
                     numbering.committing = True
-            except BaseException as error:
+            except BaseException as raised:
+                error = _unwrapped(raised)
                 numbering.failed(refused=isinstance(error, db_exception.DBDeadlock))
                 if isinstance(error, storage.CannotStoreError):
                     self._unstored = error
@@ -159,6 +161,8 @@ class Database:
                         self._disk.failed(error)
                     elif not numbering.committing:
                         raise UncommittedError(error) from error
+                if error is not raised:
+                    raise error from raised
                 raise
             numbering.committed()
         if noted and self.on_commit is not None:
@@ -216,6 +220,15 @@ class _Connections:
             if self._first:
                 connection.exec_driver_sql(self._first)
             yield connection
+
+
+def _unwrapped(error: BaseException) -> BaseException:
+    """Return what a statement failed with that is the default of a column, as the number of a change is.
+
+    SQLAlchemy wraps it in an error of the statement for whose sake it was executed.
+    """
+    is_wrapped = isinstance(error, StatementError) and isinstance(error.orig, db_exception.DBError)
+    return cast(BaseException, error.orig) if is_wrapped else error  # type: ignore[attr-defined]
 
 
 def _session(connection: sqlalchemy.Connection) -> orm.Session:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy
+from oslo_db import exception as db_exception
 
 from gsaas.db import clock, dialects, models
 from gsaas.db.database import Database
@@ -54,6 +55,21 @@ def test_what_a_writer_changes_is_kept_unless_it_fails(database):
         session.get(models.HostRow, "gpu-1").disabled = True
     with database.read() as session:
         assert session.get(models.HostRow, "gpu-1").disabled is True
+
+
+def test_what_the_number_of_a_change_failed_with_is_raised_itself(database):
+    """Not as an error of the statement that needed the number: lost races and connections are to be recognised."""
+    gpu = models.GpuRow(
+        uuid="GPU-1",
+        host_name="gpu-1",
+        device_index=0,
+        model="A100",
+        memory_mb=1024,
+        daemon_port=50000,
+    )
+    models.Base.metadata.tables["gpu_writers"].drop(database.engine)
+    with pytest.raises(db_exception.DBNonExistentTable), database.write() as session:
+        session.add(gpu)
 
 
 class AskedForTheTime:
