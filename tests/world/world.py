@@ -407,6 +407,7 @@ class World:
 def run(seed: int, kept: Collection[int] | None = None) -> Outcome:
     """Run one seed, or of its happenings those that are *kept*; return what became of it."""
     facade.install()
+    random.seed(seed)  # libraries draw from it: oslo.db does before it tries a transaction again
     # What is collected, and when, depends on what this process has done before.
     gc.disable()
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
