@@ -112,6 +112,12 @@ def commits_are_unknown(world: World, draw: random.Random) -> None:
     _for_a_while(world, draw, world.database.weather, unknown=draw.choice((0.2, 0.6)))
 
 
+@happens(2)
+def connections_are_lost(world: World, draw: random.Random) -> None:
+    """The database, or a proxy before it, closes connections in the midst of transactions."""
+    _for_a_while(world, draw, world.database.weather, lost_connection=draw.choice((0.02, 0.1)))
+
+
 @happens(1)
 def database_is_away(world: World, draw: random.Random) -> None:
     _for_a_while(world, draw, world.database.weather, is_away=True)

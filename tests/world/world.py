@@ -110,7 +110,9 @@ class World:
         }
         self.compute_hosts = ("compute1", "compute2")
         self.gpu_hosts = {name: self._gpu_host(name) for name in ("gpu1", "gpu2")}
-        self.database = database.Server(folder / "world.db", self.story.tell)
+        self.database = database.Server(
+            folder / "world.db", self.story.tell, locks_late=self.chance.random() < 0.5
+        )
         self.nova = cloud.Nova(self.kernels, self.story.tell)
         self.bus = bus.Bus(self.conf, self.story.tell)
         self.reader = snapshot.Reader(folder / "world.db")
