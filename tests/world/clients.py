@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from gsaas.api import auth, microversions
 from gsaas.api.idempotency import HEADER as KEY
 from tests.api.world import token
-from tests.world import baton
+from tests.world import baton, facade
 from tests.world.baton import Process, Task
+from tests.world.history import Call
 
 if TYPE_CHECKING:
     from tests.world.world import World
@@ -76,6 +77,9 @@ def call(
         headers[KEY] = key
     request = Request(process)
     world.pending.append(request)
+    record = Call(caller, method, path, body, key, scheduler.points, version=version)
+    record.began_at = _now()
+    world.history.calls.append(record)
 
     def answer() -> None:
         response = app.test_client().open(path, method=method, headers=headers, json=body)
@@ -94,6 +98,9 @@ def call(
     if loses_answers and not world.is_calm and scheduler.chance.random() < world.lost_answers:
         world.story.tell(f"{what}: {found.status or 'no answer'}, which is lost", name)
         return LOST
+    if found.is_known:
+        record.end, record.ended_at = scheduler.points, _now()
+        record.status, record.answer = found.status, found.body
     error = found.body["errors"][0]["title"] if found.body and "errors" in found.body else ""
     world.story.tell(f"{what}: {found.status or 'no answer'} {error}".rstrip(), name)
     if found.status >= 500 and found.status != 503:
@@ -103,6 +110,10 @@ def call(
     if others is not None and f'"project_id": "{others}"' in json.dumps(found.body):
         world.broken.append(f"{what}: the answer is about project {others}: {found.body}")
     return found
+
+
+def _now() -> str:
+    return f"{facade.true_time():%Y-%m-%d %H:%M:%S}"
 
 
 def versions() -> list[str]:

@@ -18,10 +18,12 @@ from gsaas.engine import desired_state, reconciler, steps
 from gsaas.gpgpums import queue
 from gsaas.gpgpums.ledger import Ledger
 from gsaas.gpgpums.mirror import Mirror
+from gsaas.gpgpums.view import View
 from gsaas.gpu_host.daemons.service import DaemonService
 from gsaas.limits import base
 from gsaas.objects.daemon import DesiredState
 from gsaas.objects.lifecycle import Status
+from gsaas.objects.request import Request
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.order_serials import OrderSerials
 from gsaas.rpc.hosts import AgentCallFailed
@@ -194,6 +196,40 @@ def removed_mappings_stay_in_the_kernel() -> None:
             return self._report(())
 
     Endpoint.remove = remove  # type: ignore[method-assign]
+
+
+@bug
+def what_is_locked_is_not_compared() -> None:
+    """A process writes what it has planned, although others changed the GPU until it had the lock."""
+
+    def unchecked(
+        self: Ledger, connection: Any, draft: Any, known: Mapping[str, Any], *, waits: bool
+    ) -> None:
+        if known:
+            rows = claims.lock_gpus(connection, known, waits=waits)
+            draft.locked.gpus.update((row.uuid, row.daemon_port) for row in rows)
+            if not waits:
+                lost = known.keys() - {row.uuid for row in rows}
+                draft.barred |= lost
+                draft.take_back(lost)
+
+    Ledger._lock = unchecked  # type: ignore[method-assign]
+
+
+@bug
+def launches_pass_the_queue() -> None:
+    """A request that fits is served at once, although others wait."""
+    View._place_behind_queue = lambda self, request, policy, _: (  # type: ignore[method-assign]
+        self.propose_ignoring_queue(request, policy)
+    )
+
+
+@bug
+def what_fits_exactly_is_refused() -> None:
+    """A GPU counts as too small for a request that needs all that is free of it."""
+    Request.fits = lambda self, gpu: (  # type: ignore[method-assign]
+        self.wants(gpu) and gpu.available(self.mode) > (self.memory_mb or 1)
+    )
 
 
 _planted: set[str] = set()

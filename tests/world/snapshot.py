@@ -11,6 +11,7 @@ from typing import Any
 
 from gsaas.objects.address import Address
 from gsaas.objects.daemon import Admission
+from tests.world.models import GpuState
 
 Row = Mapping[str, Any]
 
@@ -27,6 +28,14 @@ _GPUS = (
 _HOSTS = (
     "SELECT h.name, h.gpu_address AS monitor, e.gpu_address AS endpoint"
     " FROM hosts h LEFT JOIN endpoints e ON e.host_name = h.name"
+)
+
+_FREE = (
+    "SELECT h.name, g.memory_mb, g.memory_mb - g.used_mb - g.reserved_mb,"
+    " NOT (g.disabled OR h.disabled OR g.withdrawn_reason IS NOT NULL OR g.device_index < 0),"
+    " coalesce(datetime(h.monitor_seen_at, ?), ''),"
+    " (SELECT count(*) FROM leases WHERE status = 'QUEUED')"
+    " FROM gpus g JOIN hosts h ON h.name = g.host_name ORDER BY g.uuid"
 )
 
 
@@ -86,6 +95,11 @@ class Reader:
                 for row in hosts
             },
         )
+
+    def free(self, heartbeat_timeout: float) -> tuple[tuple[GpuState, ...], int]:
+        """Return what a new lease could have of each GPU, and how many leases wait for that."""
+        found = self._connection.execute(_FREE, [f"+{heartbeat_timeout:g} seconds"]).fetchall()
+        return tuple(GpuState(*row[:5]) for row in found), found[0][5] if found else 0
 
     def rows(self, query: str) -> list[Row]:
         return [dict(row) for row in self._connection.execute(query)]

@@ -24,7 +24,18 @@ from gsaas import rpc
 from gsaas.cloud.base import ServerStatus
 from gsaas.gpu_host.daemons.unavailable import SystemdUnavailable
 from gsaas.objects.gpu_report import GpuInfo
-from tests.world import baton, bus, cloud, database, facade, kernel, processes, rules, snapshot
+from tests.world import (
+    baton,
+    bus,
+    cloud,
+    database,
+    facade,
+    history,
+    kernel,
+    processes,
+    rules,
+    snapshot,
+)
 from tests.world.baton import Killed, Process, Scheduler, Stuck, Task
 from tests.world.machines import MemoryGpus, Systemd
 from tests.world.story import Log, Story
@@ -116,6 +127,10 @@ class World:
         self.nova = cloud.Nova(self.kernels, self.story.tell)
         self.bus = bus.Bus(self.conf, self.story.tell)
         self.reader = snapshot.Reader(folder / "world.db")
+        self.history = history.History(
+            len(self.gpu_hosts) * self.GPUS * self.MEMORY, processes.QUOTA
+        )
+        self.database.on_commit = self._note_books
         self.processes: dict[str, Process] = {}
         """Those that run, by name."""
         self.clients = Process("client")
@@ -302,6 +317,10 @@ class World:
             ]
         )
 
+    def _note_books(self) -> None:
+        gpus, waiting = self.reader.free(self.conf.gpgpums.heartbeat_timeout)
+        self.history.note(self.scheduler.points, gpus, waiting)
+
     def _note(self, found: Collection[str]) -> None:
         for sentence in found:
             if sentence not in self.broken:
@@ -367,6 +386,8 @@ class World:
             lambda: set(rules.nothing_is_left(self.reader.stored(), self.outside()))
         )
         self._judge_history()
+        self._note(self.history.judge())
+        self.counted.update(self.history.counted)
 
     def _comes_to_rest(self, unrest: Callable[[], Collection[str]]) -> bool:
         deadline = self.scheduler.now + REST
