@@ -216,6 +216,17 @@ class LeaseConnected(GsaasError):
     )
 
 
+class HostWithoutGpus(GsaasError):
+    """An operator asks to drain a host that has no GPUs."""
+
+    code = "gsaas.host.without-gpus"
+    status = 409
+    fmt = (
+        "host %(name)s has no GPUs that leases could leave. VMs are Nova's to move: disable its nova-compute and "
+        "migrate them; their leases go along"
+    )
+
+
 class HostAlive(GsaasError):
     """An operator asks to forget a host whose agents still report."""
 

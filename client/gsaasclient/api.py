@@ -55,8 +55,8 @@ def version_for(cgpus: dict[str, Any], otherwise: str) -> str:
 
 def version_of(lease: dict[str, Any]) -> str:
     """Return the microversion for a request about *lease*, be it to launch it or to read it again as it was read."""
-    if "duration" in lease or "ends_at" in lease:
-        return ENDS_VERSION
+    if lease.keys() & {"duration", "ends_at", "movable"}:
+        return ENDS_VERSION  # which is that of consents to moves, too
     return version_for(
         lease["cgpus"], RESERVATIONS_VERSION if "reservation" in lease else API_VERSION
     )

@@ -121,6 +121,19 @@ FIELDS = (
     ),
     Field("duration", kind=int, since="1.11"),
     Field("ends_at", heading="ends", title="Ends At", since="1.11", line="{left}, at {}"),
+    Field("movable", title="Movable", since="1.11"),
+    Field(
+        "cut_at",
+        heading="cut at",
+        title="Cut At",
+        since="1.11",
+        line="{left}, at {}: its connections, because its GPU host is drained",
+        warning=(
+            "connections are cut at {}",
+            "The host of its GPUs is drained: connections that are open are cut at {}, and its programs have to start "
+            "again.",
+        ),
+    ),
     Field("reading", kind=dict, since="1.5"),
     Field("dropped_packets", kind=dict),
     Field("problems", kind=list, since="1.10"),
@@ -131,7 +144,7 @@ FIELDS = (
 GSAAS = (
     *("id", "name", "status", "project_id", "cgpus", "mode", "memory_mb", "locality", "policy"),
     *("server_id", "server_host", "consumer_host", "position", "degraded", "fault", "created_at"),
-    *("idle_since", "reclaim_at", "kind", "problems", "ends_at", "addresses"),
+    *("idle_since", "reclaim_at", "kind", "problems", "ends_at", "addresses", "movable"),
 )
 """The columns of `gsaas`."""
 TABLE = ("id", "name", "status", "cgpus", "memory_mb", "server_id")
@@ -155,7 +168,7 @@ OPENSTACK_LONG = (
         "consumer_host",
         "position",
     ),
-    *("idle_since", "reclaim_at", "ends_at", "created_at", "updated_at"),
+    *("idle_since", "reclaim_at", "ends_at", "movable", "created_at", "updated_at"),
 )
 """Those with `--long`."""
 OPENSTACK_SHOW = (
@@ -174,7 +187,7 @@ OPENSTACK_SHOW = (
     *("priority", "queue", "queued_at", "wait_until", "kept_until", "created_at", "updated_at"),
     *("claimed_at", "released_at"),
     *("gpu_hours", "mean_utilisation", "peak_utilisation", "peak_memory_mb"),
-    *("duration", "ends_at"),
+    *("duration", "ends_at", "movable", "cut_at"),
     *("idle_since", "reclaim_at", "reading", "dropped_packets", "problems", "timings"),
 )
 """The fields of `openstack gpu lease show`."""

@@ -10,9 +10,12 @@ from typing import Any
 from gsaas.db import hosts
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import ENTITLED, Status
+from gsaas.objects.move import Stage
 from gsaas.objects.reservation import LIVE, Reservation
 
 DOWN = "down"
+MOVE_IS_LATE = datetime.timedelta(minutes=1)
+"""How long after its beginning a move counts as late whose cGPUs have been switched."""
 FAILED_DAEMON_STATES = (DOWN, "unresponsive")
 """States, as monitors report them, of a daemon that does not work and should."""
 
@@ -66,6 +69,23 @@ def _problems(lease: Lease, timeout: float, now: datetime.datetime) -> Iterator[
             yield f"the monitor of {host.name} does not report"
         if (state := _failed_daemon_state(claim, lease.status == Status.ACTIVE)) is not None:
             yield f"the daemon of GPU {gpu.uuid} on {host.name} is {state}"
+    if (late := _late_move(lease, now)) is not None:
+        yield late
+
+
+def _late_move(lease: Lease, now: datetime.datetime) -> str | None:
+    """Return what a move of *lease* waits for whose cGPUs have been switched; None if it does not wait long."""
+    if lease.moving_since is None or now - lease.moving_since < MOVE_IS_LATE:
+        return None
+    if lease.moving == Stage.SWITCHED:
+        return (
+            f"its move is not complete: the endpoint of {lease.bound_host} has not confirmed that addresses lead to "
+            "its new GPUs, so the former ones are kept"
+        )
+    if lease.moving == Stage.ENDING:
+        hosts = sorted({claim.gpu.host.name for claim in lease.others})
+        return f"its move is not complete: {' and '.join(hosts)} did not confirm that GPUs there are left"
+    return None
 
 
 def _failed_daemon_state(claim: Claim, was_healthy: bool) -> str | None:

@@ -7,9 +7,10 @@ from typing import Any
 
 from sqlalchemy import orm
 
+from gsaas import exceptions
 from gsaas.api import rbac
 from gsaas.api.request import ApiRequest, ApiResponse
-from gsaas.api.times import iso
+from gsaas.api.times import iso, parse
 from gsaas.conf import agent
 from gsaas.db import clock, gpus, hosts, models
 from gsaas.db.database import retried
@@ -45,10 +46,13 @@ def show(request: ApiRequest, name: str) -> ApiResponse:
 
 @retried
 def update(request: ApiRequest, name: str) -> ApiResponse:
-    """Disable a host, or enable it again."""
+    """Disable a host, drain it, or enable it again."""
     body = request.body["host"]
+    draining = _draining(body)
     with request.service.database.write() as session:
-        host = hosts.set_disabled(session, name, body["disabled"], body.get("disabled_reason"))
+        host = hosts.set_disabled(
+            session, name, body["disabled"], body.get("disabled_reason"), draining
+        )
         shown = _host(request, session, host)
     if not body["disabled"]:
         request.service.claims.queue.advance()  # a queued request may fit now
@@ -76,6 +80,39 @@ def delete(request: ApiRequest, name: str) -> ApiResponse:
     return ApiResponse(202, {"forgotten": shown})
 
 
+def _draining(body: dict[str, Any]) -> hosts.Draining | None:
+    """Return how the host is to be drained; None if it is not to be. Raises `BadRequest`."""
+    wanted = body.get("drain")
+    if wanted is None:
+        return None
+    if not body["disabled"]:
+        raise exceptions.BadRequest(
+            reason="host.drain is for a host that is to be disabled: set host.disabled to true, or leave out host.drain"
+        )
+    force, by = wanted.get("force", False), wanted.get("by")
+    if force and by is not None:
+        raise exceptions.BadRequest(
+            reason="host.drain has force, which cuts connections now, and by, which cuts them later: leave one out"
+        )
+    return hosts.Draining(None if by is None else parse(by, "host.drain.by"), now=force)
+
+
+def _drain(session: orm.Session, host: models.HostRow) -> dict[str, Any] | None:
+    """Return how far the drain of a host is; None if it is not drained."""
+    if host.draining_since is None:
+        return None
+    on = gpus.leases_on(session, [gpu.uuid for gpu in host.gpus])
+    waits = host.drain_waits or {}
+    return {
+        "since": iso(host.draining_since),
+        "by": iso(host.drain_by),
+        "leases": [
+            {"id": lease_id, "waits": waits.get(lease_id)}
+            for lease_id in sorted({lease_id for found in on.values() for lease_id in found})
+        ],
+    }
+
+
 def _host(request: ApiRequest, session: orm.Session, host: models.HostRow) -> dict[str, Any]:
     offered = [
         gpu for gpu in host.gpus if not (gpu.disabled or gpu.withdrawn_reason or host.disabled)
@@ -93,6 +130,7 @@ def _host(request: ApiRequest, session: orm.Session, host: models.HostRow) -> di
         "monitor_interval": host.monitor_interval,
         "problems": hosts.problems(host.monitor_problems, host.monitor_report),
         "silent": _silent(request, session, host),
+        "drain": _drain(session, host),
     }
 
 

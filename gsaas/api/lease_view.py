@@ -20,6 +20,7 @@ from gsaas.objects import timings
 from gsaas.objects.access import Access
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Status
+from gsaas.objects.move import Kind
 from gsaas.objects.refusals import Refusals
 from gsaas.remoting.devices import devices_of
 
@@ -77,6 +78,8 @@ def show_lease(
         "reclaim_at": iso(lease.reclaim_at) if lease.status == Status.ACTIVE else None,
         "duration": lease.duration,
         "ends_at": iso(lease.ends_at),
+        "movable": lease.movable or Kind.IDLE,
+        "cut_at": iso(lease.cut_at),
         "reservation": lease.reservation_id,
         "links": [request.link(f"{PATH}/{lease.id}")],
     }

@@ -203,7 +203,7 @@ def _newest_readings(
 
 
 def update(request: ApiRequest, lease_id: str) -> ApiResponse:
-    """Give a lease another name or another end, or another priority while it is in the queue."""
+    """Give a lease another name, end or consent to moves, or another priority while it is in the queue."""
     changes = dict(request.body["lease"])
     if "priority" in changes:
         queue.check_priority(request, changes["priority"])
@@ -234,7 +234,7 @@ def _change(
         if "priority" in changes and lease.status != Status.QUEUED:
             raise exceptions.LeaseNotQueued(id=lease_id, status=lease.status)
         after = lease.with_(
-            **{name: changes[name] for name in ("name", "priority") if name in changes}
+            **{name: changes[name] for name in ("name", "priority", "movable") if name in changes}
         )
         if end is not None:
             after = lease_end.changed(service.end_policy, after, end, clock.now(connection))

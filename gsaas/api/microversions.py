@@ -47,7 +47,8 @@ HISTORY = (
 1.9: requests, leases and GPUs have `kind`.
 1.10: leases have `problems`.
 1.11: models of GPUs; leases have `duration` and `ends_at`, `claimed_at` and `usage`, their `server` has `addresses`;
-      usage has costs; the name of a reservation can be changed; operators move cGPUs to other GPUs.
+      usage has costs; the name of a reservation can be changed; operators move cGPUs to other GPUs, and drain hosts;
+      leases have `movable` and `cut_at`.
 """
 SORTING = "1.1"
 """The microversion whose lists can be sorted."""
@@ -80,7 +81,7 @@ CHANGED_RESERVATIONS = "1.11"
 ADDRESSES = "1.11"
 """The microversion whose leases have the addresses of their VMs."""
 MOVES = "1.11"
-"""The microversion that has moves of cGPUs."""
+"""The microversion that has moves of cGPUs, and consents to them."""
 
 _NAME = re.compile(r"[a-z][a-z0-9-]*")
 """The service type of OpenStack's services, in the header."""

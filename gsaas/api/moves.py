@@ -5,18 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy.orm import Session
-
 from gsaas import exceptions
 from gsaas.api import leases, rbac
-from gsaas.api.readings import newest
 from gsaas.api.request import ApiRequest, ApiResponse
-from gsaas.db import clock, gpus
+from gsaas.db import clock, gpus, readings
 from gsaas.gpgpums.move_changes import Target, destinations
-from gsaas.objects import readings
 from gsaas.objects.lease import Lease
-from gsaas.objects.move import Kind
-from gsaas.objects.readings import RESOLUTIONS
+from gsaas.objects.move import Kind, consented
 
 
 def create(request: ApiRequest, lease_id: str) -> ApiResponse:
@@ -30,12 +25,14 @@ def create(request: ApiRequest, lease_id: str) -> ApiResponse:
         lease = leases.find(request, session.connection(), lease_id, rbac.LEASES_MOVE)
         if (uuid := wanted.get("gpu")) is not None:
             gpus.get(session, uuid)
-        connections = _connections(session, lease)
-    if connections and not force and lease.moving is None:
+        connection = session.connection()
+        now = clock.now(connection)
+        connections = readings.connections(connection, [lease.id], now).get(lease.id)
+    kind = consented(lease, Kind.CUT if force else Kind.IDLE)
+    if connections and kind != Kind.CUT and lease.moving is None:
         raise exceptions.LeaseConnected(id=lease_id, connections=connections)
     host = wanted.get("host")
     target = Target(wanted.get("index"), uuid, None if host is None else claims.host_named(host))
-    kind = Kind.CUT if force else Kind.IDLE
     if dry_run:
         moving = claims.check_move(lease, target, kind)
     else:
@@ -49,17 +46,6 @@ def create(request: ApiRequest, lease_id: str) -> ApiResponse:
         "cgpus": _cgpus(request, moving),
     }
     return ApiResponse(200 if dry_run else 202, {"move": shown})
-
-
-def _connections(session: Session, lease: Lease) -> int | None:
-    """Return how many connections programs had open at the last report of their endpoint; None if it is not known."""
-    connection = session.connection()
-    now = clock.now(connection)
-    found = newest(connection, [lease], now).get(lease.id)
-    if found is None:
-        return None
-    latest = readings.latest(readings.points(RESOLUTIONS[0], found.cgpus, found.paths, now), now)
-    return None if latest is None or latest.path is None else latest.path.connections
 
 
 def _cgpus(request: ApiRequest, lease: Lease) -> list[dict[str, Any]]:

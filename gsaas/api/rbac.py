@@ -264,7 +264,7 @@ HOSTS_SHOW = _rule(
 HOSTS_UPDATE = _rule(
     "gsaas:hosts:update",
     ADMIN,
-    "Disable a host, so that new leases do not get its GPUs, or enable it again.",
+    "Disable a host, so that new leases do not get its GPUs, have leases leave it, or enable it again.",
     "PATCH /v1/hosts/{name}",
 )
 HOSTS_DELETE = _rule(

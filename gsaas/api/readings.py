@@ -69,7 +69,8 @@ def summary(lease: Lease, found: Mapping[str, Intervals], now: datetime.datetime
 
 def _usage(lease: Lease, intervals: Intervals, now: datetime.datetime) -> dict[str, Any] | None:
     """Return what *lease* has used from its claim on; None if it never had GPUs."""
-    hours = gpu_hours(lease.claimed_gpus, lease.claimed_at, lease.released_at or now)
+    until = lease.released_at or now
+    hours = gpu_hours(lease.claimed_gpus, lease.claimed_at, until, lease.past_usage)
     if hours is None:
         return None
     use = readings.use_of(intervals.cgpus)

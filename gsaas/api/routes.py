@@ -235,7 +235,7 @@ ROUTES = (
         "/v1/hosts/{name}",
         hosts.update,
         rbac.HOSTS_UPDATE,
-        Returns(200, schemas.hosts.ONE),
+        Returns(200, schemas.hosts.ONE, errors=(409,)),
         Takes(body=schemas.hosts.UPDATE),
         changes="hosts/host",
     ),

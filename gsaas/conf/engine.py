@@ -129,6 +129,30 @@ OPTS: list[cfg.Opt] = [
         help="Ids of projects whose leases are never warned or reclaimed, however long they are idle.",
     ),
     cfg.StrOpt(
+        "on_gpu_loss",
+        default="wait",
+        choices=[
+            ("wait", "the lease keeps its GPU, and can be used again when that is back"),
+            (
+                "remake",
+                "its cGPU is made anew on another GPU; what programs had on the lost one is gone",
+            ),
+        ],
+        help="What happens to an ACTIVE lease whose GPU was withdrawn, or its host silent, for gpu_loss_after. "
+        "With remake, connections of programs are cut, and they have to start again. Only leases that can be moved "
+        "(gsaas move) are made anew; the lost GPU counts as used until its host has confirmed that nothing of the "
+        "lease is left there.",
+    ),
+    cfg.IntOpt(
+        "gpu_loss_after",
+        default=300,
+        min=10,
+        max=8640000,
+        help="Seconds for which an engine has to see that a GPU is lost until on_gpu_loss applies. With a small value, "
+        "programs that only had to wait for the restart of a host or a monitor lose what they had; with a large one, "
+        "their owners wait that long.",
+    ),
+    cfg.StrOpt(
         "metrics_listen",
         regex=r"^([^:\s]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5}$",
         help="Address and port (`192.0.2.1:9872`) at which this engine serves its metrics to Prometheus, without "

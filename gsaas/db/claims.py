@@ -23,12 +23,13 @@ from sqlalchemy import (
 )
 from sqlalchemy import delete as delete_rows
 
-from gsaas.db.models import ClaimRow, GpuRow, LeaseRow, change_number, table_of
+from gsaas.db.models import ClaimRow, GpuRow, HostRow, LeaseRow, change_number, table_of
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.lifecycle import ENTITLED
 from gsaas.objects.placement import Share
 
 _GPUS, _CLAIMS, _LEASES = table_of(GpuRow), table_of(ClaimRow), table_of(LeaseRow)
+_HOSTS = table_of(HostRow)
 
 _FIRST_GPU = select(_GPUS.c.uuid).order_by(_GPUS.c.uuid).limit(1).with_for_update()
 
@@ -130,6 +131,13 @@ def gpus_on(connection: Connection, host: str) -> list[str]:
     Asked for both at once, MariaDB looks at every claim of the cloud while its statistics are those of a smaller one.
     """
     return list(connection.scalars(_GPUS_ON, {"host": host}))
+
+
+def known_by_monitor(connection: Connection, host: str) -> list[str]:
+    """Return which newer fields of daemons the monitor of *host* knows; those of earlier releases do not say."""
+    report = connection.scalar(select(_HOSTS.c.monitor_report).where(_HOSTS.c.name == host))
+    known: list[str] = (report or {}).get("knows", [])
+    return known
 
 
 def masked_ips(connection: Connection, host: str) -> list[str]:

@@ -23,7 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Row, and_, case, delete, distinct, func, or_, select
+from sqlalchemy import Connection, Row, and_, case, delete, distinct, func, or_, select
 from sqlalchemy.orm import Session, lazyload
 
 from gsaas import exceptions
@@ -182,6 +182,28 @@ def totals(session: Session) -> dict[str, int]:
         ).join_from(GpuRow, HostRow)
     ).one()
     return {key: int(value or 0) for key, value in row._mapping.items()}
+
+
+def lost(connection: Connection, timeout: float, now: datetime.datetime) -> dict[str, str]:
+    """Return the GPUs that leases claim and cannot use *now*, because they are withdrawn or their host is silent.
+
+    Each has the reason. *timeout* is as for `hosts.is_silent`.
+    """
+    query = (
+        select(
+            *(GpuRow.uuid, GpuRow.withdrawn_reason, GpuRow.host_name),
+            *(HostRow.monitor_seen_at, HostRow.monitor_interval),
+        )
+        .join_from(GpuRow, HostRow)
+        .where(GpuRow.used_mb > 0)
+    )
+    found = {}
+    for uuid, reason, host, seen_at, interval in connection.execute(query):
+        if reason is not None:
+            found[uuid] = reason
+        elif hosts.is_silent(seen_at, interval, timeout, now):
+            found[uuid] = f"the monitor of {host} does not report"
+    return found
 
 
 def set_disabled(session: Session, uuid: str, disabled: bool, reason: str | None = None) -> GpuRow:

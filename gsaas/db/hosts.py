@@ -25,9 +25,21 @@ from gsaas.db.ordering import order_of, row_values
 from gsaas.db.upsert import upsert
 from gsaas.objects.lease import Lease
 from gsaas.objects.lifecycle import TRANSITIONS, Event, Status
+from gsaas.objects.move import DRAIN, DRAIN_CANCELLED
 
 GONE = "gone for good"
 """The reason for which a forgotten host is disabled. It stays disabled if it reports before its rows are deleted."""
+
+
+@dataclass(frozen=True)
+class Draining:
+    """How leases leave a host that is drained."""
+
+    by: datetime.datetime | None = None
+    """From when on open connections may be cut, UTC; None: never, unless their owners consent."""
+    now: bool = False
+    """They may be cut at once."""
+
 
 SORT_KEYS = {
     "name": HostRow.name,
@@ -68,12 +80,22 @@ def page(
     return list(session.scalars(order.page(select(HostRow).options(*_WHOLE), limit, after)))
 
 
-def set_disabled(session: Session, name: str, disabled: bool, reason: str | None = None) -> HostRow:
-    """Disable or enable the GPUs of a host, with a reason, and return it. Leases that claim them keep them.
+def set_disabled(
+    session: Session,
+    name: str,
+    disabled: bool,
+    reason: str | None = None,
+    draining: Draining | None = None,
+) -> HostRow:
+    """Disable or enable the GPUs of a host, with a reason, and return it.
 
-    Raises `NotFound`.
+    With *draining*, leases that claim them begin to move away; without, they keep them, and a drain is over. The leases
+    have it among their events. Raises `NotFound`, and `HostWithoutGpus` for a host without GPUs.
     """
     host = get(session, name)
+    if draining is not None and not host.gpus:
+        raise exceptions.HostWithoutGpus(name=name)
+    _drain(session, host, draining)
     host.disabled = disabled
     host.disabled_reason = reason if disabled else None
     host.forgotten = host.forgotten and disabled
@@ -83,6 +105,61 @@ def set_disabled(session: Session, name: str, disabled: bool, reason: str | None
     session.flush()
     pool_versions.renew(session, "hosts")
     return host
+
+
+@dataclass(frozen=True)
+class Drain:
+    """A host that is drained."""
+
+    host: str
+    since: datetime.datetime
+    by: datetime.datetime | None
+    """From when on connections may be cut; None: never."""
+    waits: Mapping[str, str] | None
+    """Lease -> why it is still there, as `note_waits` stored it last."""
+
+
+def drains(connection: Connection) -> list[Drain]:
+    """Return the hosts that are drained, by name."""
+    columns = (HostRow.name, HostRow.draining_since, HostRow.drain_by, HostRow.drain_waits)
+    query = select(*columns).where(HostRow.draining_since.is_not(None)).order_by(HostRow.name)
+    return [
+        Drain(name, since, by, waits)
+        for name, since, by, waits in connection.execute(query)
+        if since is not None
+    ]
+
+
+def note_waits(
+    connection: Connection, name: str, since: datetime.datetime, waits: Mapping[str, str]
+) -> None:
+    """Store why leases are still on a host that is drained *since* then; nothing if that is over meanwhile."""
+    connection.execute(
+        update(HostRow)
+        .where(HostRow.name == name, HostRow.draining_since == since)
+        .values(drain_waits=dict(waits))
+    )
+
+
+def _drain(session: Session, host: HostRow, draining: Draining | None) -> None:
+    """Begin, change or end the drain of a host, and tell its leases."""
+    connection = session.connection()
+    now = clock.now(connection)
+    if draining is not None and draining.now:
+        draining = Draining(now)
+    before = None if host.draining_since is None else Draining(host.drain_by)
+    if draining == before:
+        return
+    if draining is None:
+        host.draining_since = host.drain_by = host.drain_waits = None
+        event, detail = DRAIN_CANCELLED, f"host {host.name} is drained no longer"
+    else:
+        host.draining_since, host.drain_by = host.draining_since or now, draining.by
+        event, detail = DRAIN, f"host {host.name} is drained"
+        if draining.by is not None:
+            detail += f"; connections are cut from {draining.by:%Y-%m-%d %H:%M:%S} UTC on"
+    for lease in leases.on_gpus_of(connection, host.name):
+        leases.note(connection, lease.id, event, detail)
 
 
 @dataclass(frozen=True)
@@ -114,6 +191,7 @@ def forget(session: Session, name: str, *, timeout: float | None, servers_stay: 
     if host is not None:
         if timeout is not None:
             _check_silence(session, host, timeout)
+        host.draining_since = host.drain_by = host.drain_waits = None
         # This also increases the generations of its GPUs, so claims that chose them before are overtaken.
         set_disabled(session, name, True, GONE)
         host.forgotten = True

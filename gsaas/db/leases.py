@@ -633,7 +633,11 @@ def bindings_on(connection: Connection, host: str) -> list[tuple[str, str | None
 
 def on_gpus_of(connection: Connection, host: str) -> list[Lease]:
     """Return the leases that claim something of the GPUs of *host*, oldest first."""
-    gpus = claim_rows.gpus_on(connection, host)
+    return on_gpus(connection, claim_rows.gpus_on(connection, host))
+
+
+def on_gpus(connection: Connection, gpus: Sequence[str]) -> list[Lease]:
+    """Return the leases that claim something of these GPUs, oldest first."""
     there = connection.scalars(_LEASES_ON_GPUS, {"these": gpus}).all() if gpus else ()
     return read(connection, select_leases(_LEASES.c.id.in_(there))) if there else []
 

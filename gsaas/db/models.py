@@ -108,6 +108,12 @@ class HostRow(Base):
     """Problems that an operator has to solve, as its gsaas-monitor reported them: sentences."""
     monitor_interval: Mapped[float | None] = mapped_column(Float)
     """Seconds between two reports of its gsaas-monitor, according to its last report."""
+    draining_since: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    """Since when the engines move leases away from its GPUs, for an operator; None: they do not."""
+    drain_by: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    """When such a move may cut connections that are open; None: never, except by consent of the lease's owner."""
+    drain_waits: Mapped[dict[str, str] | None] = mapped_column(JSON(none_as_null=True))
+    """Lease -> why it is still there, as the engines found it last."""
 
     gpus: Mapped[list[GpuRow]] = relationship(back_populates="host", order_by="GpuRow.device_index")
     endpoint: Mapped[EndpointRow | None] = relationship(back_populates="host")
@@ -371,6 +377,7 @@ class LeaseRow(Base):
         ),
         Index("ix_leases_bound_host", "bound_host", **_set_only("bound_host")),
         Index("ix_leases_moving", "moving", **_set_only("moving")),
+        Index("ix_leases_usage_changed_at", "usage_changed_at", **_set_only("usage_changed_at")),
         Index("uq_leases_server_id", "server_id", unique=True, **_set_only("server_id")),
         Index("uq_leases_request_key", "request_key", unique=True, **_set_only("request_key")),
         Index(
@@ -442,6 +449,9 @@ class LeaseRow(Base):
     moving: Mapped[str | None] = mapped_column(String(16))
     move_kind: Mapped[str | None] = mapped_column(String(16))
     moving_since: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    movable: Mapped[str | None] = mapped_column(String(16))
+    usage_changed_at: Mapped[datetime.datetime | None] = mapped_column(Timestamp)
+    past_usage: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON(none_as_null=True))
 
     claims: Mapped[list[ClaimRow]] = relationship(
         back_populates="lease", order_by="ClaimRow.position", lazy="selectin"

@@ -48,7 +48,9 @@ from gsaas.objects.readings import (
     CgpuInterval,
     PathInterval,
     beginning_of,
+    latest,
     number_of,
+    points,
     slots_of,
 )
 
@@ -202,6 +204,21 @@ def newest(
     # One more than is shown: rates are differences to the one before.
     slots = [(current - ago) % minutes.kept for ago in range(SHOWN_FOR + 2)]
     return _read(connection, lease_ids, slots)
+
+
+def connections(
+    connection: Connection, lease_ids: Collection[str], now: datetime.datetime
+) -> dict[str, int]:
+    """Return how many connections each of these leases had open at the last report of its endpoint.
+
+    Those of which that is not known are left out.
+    """
+    minutes, found = RESOLUTIONS[0], {}
+    for lease_id, rows in newest(connection, lease_ids, now).items():
+        point = latest(points(minutes, rows.cgpus, rows.paths, now), now)
+        if point is not None and point.path is not None and point.path.connections is not None:
+            found[lease_id] = point.path.connections
+    return found
 
 
 def whole(connection: Connection, lease_ids: Collection[str]) -> dict[str, Intervals]:

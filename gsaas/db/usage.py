@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import (
@@ -27,7 +28,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from gsaas.db.leases import LIVE
 from gsaas.db.models import LeaseRow, table_of
 from gsaas.objects.prices import hours_by_model
-from gsaas.objects.usage import ProjectUsage
+from gsaas.objects.usage import ProjectUsage, Stint, stints
 
 HOUR = 3600.0
 """Seconds."""
@@ -99,6 +100,11 @@ def by_project(
             if by_model:
                 for model, more in hours_by_model(float(sums[1]) / HOUR, text).items():
                     hours[project][model] += more
+    for project, now_uses, stint, length in _before_moves(connection, start, end, project_id):
+        totals[project][1] += (stint.gpus - now_uses.gpus) * length * HOUR
+        for one, sign in ((stint, 1), (now_uses, -1)) if by_model else ():
+            for model, more in hours_by_model(sign * one.gpus * length, one.models).items():
+                hours[project][model] += more
     return [
         ProjectUsage(
             project,
@@ -109,6 +115,27 @@ def by_project(
         )
         for project, (leases, gpu_seconds, memory_mb_seconds) in sorted(totals.items())
     ]
+
+
+def _before_moves(
+    connection: Connection,
+    start: datetime.datetime,
+    end: datetime.datetime,
+    project_id: str | None,
+) -> Iterator[tuple[str, Stint, Stint, float]]:
+    """Yield what leases used before moves that changed it: the project, what counts above in its place, and its hours.
+
+    The sums above take each lease as if it had always used what it uses since its last move; few have moved so.
+    """
+    query = select(
+        *(LeaseRow.project_id, LeaseRow.claimed_at, LeaseRow.usage_changed_at),
+        *(LeaseRow.claimed_gpus, LeaseRow.claimed_models, LeaseRow.past_usage),
+    ).where(LeaseRow.usage_changed_at > start, LeaseRow.claimed_at < end)
+    if project_id is not None:
+        query = query.where(LeaseRow.project_id == project_id)
+    for project, claimed_at, changed_at, gpus, models, past in connection.execute(query):
+        for stint, length in stints(past, claimed_at, start, end):
+            yield project, Stint(changed_at, gpus, models), stint, length
 
 
 def _sums(seconds: seconds_between, models: ColumnElement[Any]) -> Select[Any]:

@@ -28,6 +28,8 @@ _COUNT = (0, 2**53)
 _MOST = 65535
 """Bindings, or daemons, of one host."""
 _MOST_ADMISSIONS = 2**20
+_MOST_KNOWN = 100
+"""Fields that a monitor says it knows."""
 _KEY = re.compile(r"[!-~]{1,255}")
 _ADMISSION = re.compile(r"[0-9.]{7,15}:[0-9]{1,5}")
 _VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}")
@@ -81,6 +83,9 @@ def gpu_host_report(report: Any, left_out: LeftOut | None = None) -> dict[str, A
         },
         "fence": None if report["fence"] is None else _fence(report["fence"], left_out),
         "middleware": fields.optional("middleware", received.matching, _VERSION),
+        "knows": left_out.items(
+            "what the monitor knows", received.name, report.get("knows", []), _MOST_KNOWN
+        ),
         **_texts(report, fields, left_out),
     }
     return _reported(stored, report)

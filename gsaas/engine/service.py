@@ -19,6 +19,8 @@ from gsaas.cloud.base import ServerChange
 from gsaas.db import clock, hosts, leases, readings
 from gsaas.db.database import Database, retried
 from gsaas.engine import nova_notifications
+from gsaas.engine.drains import Drains
+from gsaas.engine.gpu_losses import GpuLosses
 from gsaas.engine.idle_leases import IdleLeases
 from gsaas.engine.lease_ends import LeaseEnds
 from gsaas.engine.reconciler import LeaseReconciler
@@ -65,6 +67,8 @@ class Engine:
         self._claims = claims
         self._idle_leases = IdleLeases(conf, database, claims, reconciler.cloud)
         self._lease_ends = LeaseEnds(conf, database, claims)
+        self._drains = Drains(database, claims)
+        self._gpu_losses = GpuLosses(conf, database, claims)
         self._looked_for_idle_at: float | None = None
         """When idle leases were looked for last, as `time.monotonic` counts."""
         self._queue = WorkQueue()
@@ -165,11 +169,12 @@ class Engine:
                 self._queue.add(lease_id, after=requeue_after)
 
     def _audit(self) -> None:
-        """Audit queue and idle leases, requeue leases with steps left, delete forgotten hosts, again and again."""
+        """Audit queue, leases and hosts, requeue leases with steps left, delete forgotten hosts, again and again."""
         while not self._stopping.is_set():
             try:
                 ended = [*self._lease_ends.audit(), *self._claims.run_audit()]
                 ended += self._audit_idle_leases()
+                ended += [*self._drains.audit(), *self._gpu_losses.audit()]
                 with self._database.read() as session:
                     found = [*ended, *leases.unsettled(session.connection())]
                     any_forgotten = hosts.has_forgotten(session)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gsaas import exceptions
@@ -165,12 +165,16 @@ def _chosen(
         "kept_until": kept_until,
         "ends_at": lease_end.at_claim(lease, now),
         "claimed_mb": sum(share.memory_mb for share in placement.shares),
-        "claimed_gpus": sum(
-            share.memory_mb / gpus[share.gpu_uuid].memory_mb for share in placement.shares
-        ),
-        "claimed_models": models_text(
-            (gpus[share.gpu_uuid], share.memory_mb) for share in placement.shares
-        ),
+        **usage_of((gpus[share.gpu_uuid], share.memory_mb) for share in placement.shares),
+    }
+
+
+def usage_of(parts: Iterable[tuple[Gpu, int]]) -> dict[str, Any]:
+    """Return the fields of a lease that say which GPUs it uses; *parts* are these, and the MiB that it has of each."""
+    found = list(parts)
+    return {
+        "claimed_gpus": sum(memory_mb / gpu.memory_mb for gpu, memory_mb in found),
+        "claimed_models": models_text(found),
     }
 
 

@@ -35,6 +35,7 @@ from gsaas.limits.cached import CachedLimits
 from gsaas.objects import host_names
 from gsaas.objects.gpu import Gpu
 from gsaas.objects.lease import Lease
+from gsaas.objects.lifecycle import LeaseEvent
 from gsaas.objects.move import Kind
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import Request
@@ -217,13 +218,15 @@ class Claims:
         except exceptions.IllegalTransition:
             return False
 
-    def move(self, lease_id: str, target: Target, kind: Kind) -> Lease:
+    def move(
+        self, lease_id: str, target: Target, kind: Kind, because: LeaseEvent | None = None
+    ) -> Lease:
         """Claim the GPUs that cGPUs of a lease are to move to, and return the lease; the engine does the rest.
 
-        If they go there already, nothing more is claimed. Raises `NotFound`, `LeaseNotMovable`, `NoDaemonPort`, and
-        `ClaimConflict` as `release` does.
+        If they go there already, nothing more is claimed; else the event *because* is recorded. Raises `NotFound`,
+        `LeaseNotMovable`, `NoDaemonPort`, and `ClaimConflict` as `release` does.
         """
-        return cast(Lease, self._committer.commit(Move(lease_id, target, kind)).lease)
+        return cast(Lease, self._committer.commit(Move(lease_id, target, kind, because)).lease)
 
     def check_move(self, lease: Lease, target: Target, kind: Kind) -> Lease:
         """Return *lease* as it would be after `move`, which changes nothing now; raises what that raises."""

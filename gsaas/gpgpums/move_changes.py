@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gsaas import exceptions
-from gsaas.gpgpums.allocation import daemons_of
+from gsaas.gpgpums.allocation import daemons_of, usage_of
 from gsaas.gpgpums.changes import LeaseChange
 from gsaas.gpgpums.entries import AdvanceQueue, Entry
 from gsaas.objects import move
@@ -22,6 +22,7 @@ from gsaas.objects.lifecycle import LeaseEvent, Status
 from gsaas.objects.move import Kind, Stage
 from gsaas.objects.placement import Placement, Refusal
 from gsaas.objects.request import ANY, LOCAL, ONE, REMOTE, SPREAD, Request
+from gsaas.objects.usage import Stint
 
 if TYPE_CHECKING:
     from gsaas.gpgpums.view import View
@@ -37,6 +38,8 @@ class Target:
     """The GPU that they go to; None: the policy of the lease chooses."""
     host: str | None = None
     """The host whose GPUs they go to; those that are there stay. None: any."""
+    leaving: frozenset[str] | None = None
+    """The GPUs that they are to leave: of the lease's cGPUs only those on one of these move. None: on any."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,18 @@ class Move(LeaseChange):
 
     target: Target
     kind: Kind
+    because: LeaseEvent | None = None
+    """An event that is recorded before that of the move."""
 
     chooses = True
     may_be_left_out = False
 
     def plan(self, view: View) -> Entry:
         """Return the entry; raises `NotFound`, `LeaseNotMovable`, `NoDaemonPort`."""
-        return plan_move(view, view.lease(self.lease_id), self.target, self.kind)
+        entry = plan_move(view, view.lease(self.lease_id), self.target, self.kind)
+        if self.because is None or not entry.events:
+            return entry
+        return replace(entry, events=[self.because, *entry.events])
 
 
 @dataclass(frozen=True)
@@ -70,11 +78,13 @@ class Switch(LeaseChange):
             return Entry()
         new = {claim.position: claim for claim in before.others}
         old = tuple(claim for claim in before.claims if claim.position in new)
+        claims = tuple(
+            _at(claim, new[claim.position]) if claim.position in new else claim
+            for claim in before.claims
+        )
         lease = before.with_(
-            claims=tuple(
-                _at(claim, new[claim.position]) if claim.position in new else claim
-                for claim in before.claims
-            ),
+            claims=claims,
+            **_usage(view, before, claims),
             others=tuple(
                 replace(claim, masked_ip=None, masked_port=None, masked_host=None) for claim in old
             ),
@@ -109,6 +119,7 @@ def plan_move(view: View, before: Lease, target: Target, kind: Kind) -> Entry:
     """Return the entry with which cGPUs of a lease begin to move. Raises `LeaseNotMovable`, `NoDaemonPort`."""
     if (reason := move.refusal(before, target.index)) is not None:
         raise exceptions.LeaseNotMovable(id=before.id, reason=reason)
+    kind = move.consented(before, kind)
     if before.moving is not None:
         if not _is_under_way(view, before, target):
             reason = "the last move of its cGPUs has not ended; try again when it has"
@@ -149,7 +160,9 @@ def _is_under_way(view: View, lease: Lease, target: Target) -> bool:
     if target.index is not None and going.keys() != {target.index}:
         return False
     return all(
-        target.gpu_uuid in (None, gpu.uuid) and target.host in (None, gpu.host)
+        target.gpu_uuid in (None, gpu.uuid)
+        and target.host in (None, gpu.host)
+        and gpu.uuid not in (target.leaving or ())
         for gpu in going.values()
     )
 
@@ -161,6 +174,11 @@ def _moving(view: View, lease: Lease, target: Target) -> list[Claim]:
         claims = [claim for claim in claims if claim.gpu_uuid != target.gpu_uuid]
     if target.host is not None:
         claims = [claim for claim in claims if view.pool[claim.gpu_uuid].host != target.host]
+    if target.leaving is not None and not lease.one_daemon:
+        claims = [claim for claim in claims if claim.gpu_uuid in target.leaving]
+        if claims and lease.mode == EXCLUSIVE:  # those of other models or sizes move afterwards
+            first = _whole(view.pool[claims[0].gpu_uuid])
+            claims = [claim for claim in claims if _whole(view.pool[claim.gpu_uuid]) == first]
     if not claims:
         raise exceptions.LeaseNotMovable(id=lease.id, reason="it is there already")
     if lease.one_daemon and len(claims) < lease.count:
@@ -174,13 +192,32 @@ def _moving(view: View, lease: Lease, target: Target) -> list[Claim]:
 def _place(view: View, lease: Lease, moving: Sequence[Claim], target: Target) -> Placement:
     """Return the GPUs that the claims *moving* go to; raises `LeaseNotMovable`."""
     request = _request(view, lease, moving, target)
+    older = _older_monitors(view, moving)
     barred = {gpu.uuid for gpu in _unsuitable(view, lease, moving, target)}
-    with view.pool.without(barred):
-        answer = view.propose_ignoring_queue(request, view.policy_of(lease))
+    barred |= {gpu.uuid for gpu in view.pool if gpu.host in older}
+    policy = view.policy_of(lease)
+    models = {view.pool[claim.gpu_uuid].model for claim in moving}
+    others = {gpu.uuid for gpu in view.pool if gpu.model not in models}
+    # Its owner has not asked for the move: another model, at another price, only where there is no other GPU.
+    with view.pool.without(barred | others):
+        answer = view.propose_ignoring_queue(request, policy)
+    if isinstance(answer, Refusal):
+        with view.pool.without(barred):
+            answer = view.propose_ignoring_queue(request, policy)
     if isinstance(answer, Refusal):
         reason = f"no other GPU of what it may have fits: {answer.reason}"
+        if older:
+            reason += (
+                f"; not within {' or '.join(older)}, where gsaas-monitor is of an earlier release"
+            )
         raise exceptions.LeaseNotMovable(id=lease.id, reason=reason)
     return answer
+
+
+def _older_monitors(view: View, moving: Sequence[Claim]) -> list[str]:
+    """Return the hosts within which the cGPUs cannot move: monitors there know no second daemon of one."""
+    hosts = {claim.daemon_host for claim in moving if claim.daemon_host is not None}
+    return sorted(host for host in hosts if not view.knows_turns(host))
 
 
 def _request(view: View, lease: Lease, moving: Sequence[Claim], target: Target) -> Request:
@@ -217,6 +254,7 @@ def _unsuitable(view: View, lease: Lease, moving: Sequence[Claim], target: Targe
     for gpu in view.pool:
         if (
             gpu.uuid in left
+            or gpu.uuid in (target.leaving or ())
             or (target.gpu_uuid is not None and gpu.uuid != target.gpu_uuid)
             or (lease.mode == EXCLUSIVE and _whole(gpu) not in whole)
             or (lease.locality == LOCAL and gpu.host != consumer)
@@ -257,6 +295,20 @@ def _turn(lease: Lease, claim: Claim, host: str | None) -> int:
     turns = [one.daemon_turn for one in lease.claims if one.position == first]
     same_host = host is not None and host == claim.daemon_host
     return 1 - turns[0] if same_host and turns else 0
+
+
+def _usage(view: View, before: Lease, claims: Sequence[Claim]) -> dict[str, Any]:
+    """Return the fields of a lease that say what it uses from now on, with *claims*, and what it used before."""
+    used = usage_of((view.pool[claim.gpu_uuid], claim.memory_mb) for claim in claims)
+    same = (before.claimed_gpus, before.claimed_models) == (*used.values(),)
+    if same or before.claimed_gpus is None:
+        return {}
+    past = Stint(view.now, before.claimed_gpus, before.claimed_models)
+    return {
+        **used,
+        "past_usage": [*(before.past_usage or ()), past.to_dict()],
+        "usage_changed_at": view.now,
+    }
 
 
 def _at(claim: Claim, new: Claim) -> Claim:

@@ -31,6 +31,7 @@ from gsaas.gpgpums.pool import RecentRequests
 from gsaas.gpgpums.queue import QueuedRequest
 from gsaas.gpgpums.rules import Rules
 from gsaas.limits import base as limits
+from gsaas.objects.daemon import TURN
 from gsaas.objects.lease import Claim, Lease
 from gsaas.objects.lifecycle import Event, LeaseEvent
 from gsaas.objects.placement import Placement, Refusal, Share
@@ -335,6 +336,10 @@ class View:
     def may_switch(self, lease_id: str) -> bool:
         """Return whether no GPU that cGPUs of a lease go to is lost by now: whoever loses one has its row locked."""
         return not any(claim.is_lost for claim in leases.get(self._connection, lease_id).others)
+
+    def knows_turns(self, host: str) -> bool:
+        """Return whether the monitor of *host* can have two daemons of one cGPU, as its last report says."""
+        return TURN in claim_rows.known_by_monitor(self._connection, host)
 
     # Ports and addresses
 

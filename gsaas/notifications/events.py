@@ -11,6 +11,9 @@ ending    its owner is warned: its end is near               lease.ending
 move      cGPUs of it begin to go to other GPUs              lease.move.start
 moved     its programs reach them there                     lease.move.end
 move-undone  they stay where they were                      lease.move.undo
+drain     a host of its GPUs is drained                      lease.drain.start
+drain-cancelled  it is drained no longer                     lease.drain.cancel
+gpu-lost  a GPU of it is lost, with what was there           lease.gpu.lost
 release   it is to end                                      lease.release.start
 finish    all that it had is returned                       lease.release.end
 
@@ -20,13 +23,15 @@ Each event of a reservation leads to the notification of the same name, such as 
 from __future__ import annotations
 
 from gsaas.objects.lifecycle import ENDING, IDLE, Event
-from gsaas.objects.move import MOVE, MOVED, UNDONE
+from gsaas.objects.move import DRAIN, DRAIN_CANCELLED, GPU_LOST, MOVE, MOVED, UNDONE
 from gsaas.objects.reservation import ReservationEvent
 
 CREATE_START, CREATE_END = "lease.create.start", "lease.create.end"
 ACTIVATE, FAIL = "lease.activate", "lease.fail"
 WARNED, END_NEAR = "lease.idle", "lease.ending"
 MOVE_START, MOVE_END, MOVE_UNDO = "lease.move.start", "lease.move.end", "lease.move.undo"
+DRAIN_START, DRAIN_CANCEL = "lease.drain.start", "lease.drain.cancel"
+LOST = "lease.gpu.lost"
 RELEASE_START, RELEASE_END = "lease.release.start", "lease.release.end"
 QUOTA_EXCEEDED = "quota.exceeded"
 GPU_WITHDRAWN, GPU_RETURNED = "gpu.withdrawn", "gpu.returned"
@@ -44,6 +49,9 @@ PRIORITIES = {
     MOVE_START: INFO,
     MOVE_END: INFO,
     MOVE_UNDO: WARN,
+    DRAIN_START: WARN,
+    DRAIN_CANCEL: INFO,
+    LOST: ERROR,
     RELEASE_START: INFO,
     RELEASE_END: INFO,
     QUOTA_EXCEEDED: WARN,
@@ -65,6 +73,9 @@ _BY_EVENT = {
     MOVE: (MOVE_START,),
     MOVED: (MOVE_END,),
     UNDONE: (MOVE_UNDO,),
+    DRAIN: (DRAIN_START,),
+    DRAIN_CANCELLED: (DRAIN_CANCEL,),
+    GPU_LOST: (LOST,),
     Event.RELEASE: (RELEASE_START,),
     Event.FINISH: (RELEASE_END,),
 }

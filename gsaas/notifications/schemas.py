@@ -105,6 +105,11 @@ PAYLOADS: Mapping[str, tuple[str, Mapping[str, Schema]]] = {
                 "When it ends; null if it has no end, or has none before it has its GPUs. New in 1.3.",
                 or_null=True,
             ),
+            "cut_at": _time(
+                "From when on connections of its programs may be cut, because a host of its GPUs is drained; null if "
+                "they are not. New in 1.3.",
+                or_null=True,
+            ),
             "count": _number(1, "The number of its cGPUs."),
             "kind": _one_of(KINDS, "The kind of its devices. New in 1.2."),
             "mode": _MODE,

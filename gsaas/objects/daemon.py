@@ -10,6 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+TURN = "turn"
+KNOWN = (TURN,)
+"""Fields of a `Daemon` that monitors of this release know, as they report, and those of an earlier one do not."""
+
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -221,6 +225,7 @@ class DaemonReport:
             },
             "problems": list(self.problems),
             "middleware": self.middleware,
+            "knows": list(KNOWN),
         }
 
 

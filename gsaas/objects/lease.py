@@ -36,6 +36,8 @@ class GpuHost:
     """Its daemons and its fence: `gsaas.objects.daemon.DaemonReport.to_dict()`."""
     monitor_interval: float | None
     """Seconds between two reports of its monitor, according to the last one."""
+    drain_by: datetime.datetime | None = None
+    """From when on connections to its GPUs may be cut, because leases are to leave them; None: they may not."""
 
 
 @dataclass(frozen=True)
@@ -220,6 +222,12 @@ class Lease:
     """The kind of its last move, `gsaas.objects.move.Kind`."""
     moving_since: datetime.datetime | None = None
     """When its last move began; None: it has not moved."""
+    movable: str | None = None
+    """The kind of moves that its owner consents to, `gsaas.objects.move.Kind`; None: only those that cut nothing."""
+    usage_changed_at: datetime.datetime | None = None
+    """When a move changed `claimed_gpus` or `claimed_models` last; None: none has."""
+    past_usage: Sequence[Mapping[str, Any]] | None = None
+    """What these were before, oldest first: `gsaas.objects.usage.Stint.to_dict()`; None: they never changed."""
     claims: tuple[Claim, ...] = ()
     """Not a column: its cGPUs, by position."""
     others: tuple[Claim, ...] = ()
@@ -259,6 +267,16 @@ class Lease:
     def all_claims(self) -> tuple[Claim, ...]:
         """Return all that it claims of GPUs: of a cGPU that moves, both claims."""
         return (*self.claims, *self.others)
+
+    @property
+    def cut_at(self) -> datetime.datetime | None:
+        """Return from when on its connections may be cut, because hosts of its GPUs are drained; None: they are not.
+
+        Raises `LookupError` if its GPUs were not read along with its claims.
+        """
+        if self.status not in ENTITLED:
+            return None
+        return min(filter(None, (claim.gpu.host.drain_by for claim in self.claims)), default=None)
 
     @property
     def is_ready(self) -> bool:

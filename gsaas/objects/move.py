@@ -42,6 +42,15 @@ SERVED = (Stage.STARTING, Stage.SWITCHED)
 MOVE, MOVED, UNDONE = "move", "moved", "move-undone"
 """Events that change no status: cGPUs begin to move; programs reach them on the other GPUs; a move was given up, and
 the lease has its GPUs as before."""
+DRAIN, DRAIN_CANCELLED = "drain", "drain-cancelled"
+"""Events that change no status: a host of its GPUs is drained, and is drained no longer."""
+GPU_LOST = "gpu-lost"
+"""The event before the move of a lease whose GPU is lost: what its programs had there is gone."""
+
+
+def consented(lease: Lease, kind: Kind) -> Kind:
+    """Return the kind of a move of *lease* that is to be of this *kind*, or of one that its owner consents to."""
+    return Kind.CUT if lease.movable == Kind.CUT else kind
 
 
 def refusal(lease: Lease, index: int | None) -> str | None:

@@ -51,6 +51,8 @@ def request(values: Values, name: str, config: Values | None = None) -> dict[str
         found["priority"] = values["priority"]
     if values["duration"] is not None:
         found["duration"] = values["duration"]
+    if values["movable"] not in (None, "idle"):
+        found["movable"] = values["movable"]
     return found
 
 
@@ -68,6 +70,8 @@ def changes(changed: Values, name: str) -> list[dict[str, Any]]:
     if "duration" in changed:
         duration = changed["duration"]
         found.append({"ends_at": None} if duration is None else {"duration": duration})
+    if "movable" in changed:
+        found.append({"movable": changed["movable"] or "idle"})
     return found
 
 

@@ -37,7 +37,10 @@ from tests.api.world import World, address, only_error
 
 HEADER = "OpenStack-API-Version"
 TAKEN = [*fields(BODY), *fields(QUERY)]
-NEWER = [field for field in TAKEN if field.since != field.route.since]
+NEWER = [
+    field for field in TAKEN if field.since != field.route.since and "x-openstack" in field.schema
+]
+"""What is in a newer object is refused with it."""
 DIGESTS = {
     "1.0": "e93a5d5b809e74ab",
     "1.1": "2f23796ae8bcbb59",

@@ -12,8 +12,9 @@ from contextlib import suppress
 import pytest
 
 from gsaas import exceptions
-from gsaas.db import gpus, leases, migration, recount
+from gsaas.db import gpus, hosts, leases, migration, recount
 from gsaas.db.database import Database
+from gsaas.engine.drains import Drains
 from gsaas.gpgpums.claims import Claims
 from gsaas.gpgpums.move_changes import Target
 from gsaas.objects.lease import Lease
@@ -190,3 +191,28 @@ def test_the_books_are_right_whatever_many_do_at_once(cloud):
         release(clients[1], lease_id)
     assert check(clients[0]) == []
     assert {gpu.used_mb for gpu in clients[0].gpus()} == {0}
+
+
+def test_engines_that_drain_a_host_at_once_move_each_lease_once(cloud):
+    first, second = cloud(), cloud()
+    known = [launch(first) for _ in range(9)]
+    with database_of(first).write() as session:
+        hosts.set_disabled(session, "a", True, None, hosts.Draining())
+    with database_of(first).reading() as connection:
+        there = {one.id for one in leases.on_gpus_of(connection, "a")}
+    assert there
+    engines = [Drains(database_of(claims), claims) for claims in (first, second)]
+    while there:
+        at_once(*(engine.audit for engine in engines))
+        for lease_id in known:
+            first.switch(lease_id)
+            stop_using(second, lease_id)
+        with database_of(first).reading() as connection:
+            there = {one.id for one in leases.on_gpus_of(connection, "a")}
+    check(first)
+    with database_of(first).reading() as connection:
+        for lease_id in known:
+            began = [each.event for each in leases.events(connection, lease_id)].count("move")
+            assert began <= 1
+    for engine in engines:
+        assert engine.audit() == []

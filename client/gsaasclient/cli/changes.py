@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of a lease on the command line: its name, its end, and its priority while it waits."""
+"""Changes of a lease on the command line: its name, end and consent to moves, and its priority while it waits."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def change(client: Client, args: SimpleNamespace) -> int:
     """Change a lease, and print it as it is then."""
     columns = select(COLUMNS, args.c)
     lease_id = leases.require_id(args.id)
-    changes = {name: getattr(args, name) for name in ("name", "priority")}
+    changes = {name: getattr(args, name) for name in ("name", "priority", "movable")}
     changes = {name: value for name, value in changes.items() if value is not None}
     changes |= queue.end_from_options(args)
     if not changes:
-        raise UsageError("nothing to change: give -name, -priority, -for or -until")
+        raise UsageError("nothing to change: give -name, -priority, -movable, -for or -until")
     lease = finding.lease(client, lease_id)
     path = f"/v1/leases/{lease['id']}"
     if isinstance(changes.get("duration"), Longer):
@@ -50,7 +50,7 @@ def change(client: Client, args: SimpleNamespace) -> int:
     def send(version: str) -> Any:
         return client.request("PATCH", path, {"lease": changes}, version=version)["lease"]
 
-    if changes.keys() & {"duration", "ends_at"}:
+    if changes.keys() & {"duration", "ends_at", "movable"}:
         lease = send(ENDS_VERSION)
     else:
         lease = readings.with_readings(send, otherwise=CHANGES_VERSION)

@@ -26,6 +26,7 @@ FIELDS = OPTIONS | {
     "reservation": "-reservation",
     "duration": "-for",
     "ends_at": "-until",
+    "movable": "-movable",
     "start": "-start",
     "end": "-end",
     "status": "-status",

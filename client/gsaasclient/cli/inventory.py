@@ -42,28 +42,29 @@ def run(
     problems: Callable[[Resource], list[str]] = lambda _: [],
     version: str = API_VERSION,
     find: Callable[[str], str] = lambda called: called,
+    change: Callable[[], Resource] | None = None,
     instead: Callable[[], tuple[Resource, str]] = lambda: ({}, ""),
 ) -> int:
     """List every *noun*, in the API's order or by *order*, or take one out of service or return it to service.
 
     *table* names the columns of the table, unless others are picked. *problems* returns lines to print under the table
     for one of them. *version* is the microversion of the list. *find* returns the name of what `-disable` or `-enable`
-    names. *instead* returns what else a caller sees to whom the API shows none of them: members of the document, and a
-    text.
+    names. *change* does what else is to be done to one of them, and returns it. *instead* returns what else a caller
+    sees to whom the API shows none of them: members of the document, and a text.
     """
     if args.disable and args.enable:
         raise UsageError("-disable and -enable cannot be combined")
-    if args.reason and not args.disable:
+    if args.reason and not (args.disable or change):
         raise UsageError("-reason is valid only with -disable")
 
     def describe(found: list[Resource]) -> str:
         lines = [line for each in found for line in (*_out_of_service(each), *problems(each))]
         return "\n".join([brief_table(select(columns, table), found), *lines])
 
-    if args.disable or args.enable:
+    if change or args.disable or args.enable:
         # Before the request: a column that does not exist must leave everything as it is.
         selected = select(columns, args.c)
-        changed = _change(client, args, noun, find)
+        changed = change() if change else _change(client, args, noun, find)
         print_resource(args, selected, changed, changed, lambda: describe([changed]))
         return 0
 
@@ -105,14 +106,17 @@ def state(resource: Resource, in_service: str) -> str:
     """Return why a GPU or host is out of service, or *in_service*."""
     if resource["disabled"]:
         reason = resource["disabled_reason"]
-        return f"disabled: {reason}" if reason else "disabled"
+        named = "disabled"
+        if (drain := resource.get("drain")) is not None:
+            named = "draining" if drain["leases"] else "drained"
+        return f"{named}: {reason}" if reason else named
     if reason := resource.get("withdrawn"):
         return f"withdrawn: {reason}" + ("; -enable it" if resource["awaits_operator"] else "")
     return in_service
 
 
 def brief_state(resource: Resource, in_service: str) -> str:
-    """Return whether a GPU or host is `disabled` or `withdrawn`, without the reason; *in_service* if it is neither."""
+    """Return what `state` returns without the reason, such as `disabled` or `withdrawn`."""
     return state(resource, in_service).partition(":")[0]
 
 

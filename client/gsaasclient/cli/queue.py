@@ -149,6 +149,8 @@ def _add_options(
     Raises `UsageError` where they contradict each other.
     """
     lease |= end_from_options(args)
+    if getattr(args, "movable", None):
+        lease["movable"] = args.movable
     if getattr(args, "reservation", None):
         lease["reservation"] = finding.reservation_id(client, args.reservation)
     if args.priority is not None:

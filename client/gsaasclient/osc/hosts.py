@@ -17,12 +17,14 @@ from gsaasclient.osc.command import (
     Lister,
     ShowOne,
     add_list_options,
+    argument,
     first,
     list_query,
     listed,
     shown,
 )
 from gsaasclient.osc.service import TOTALS_HINT, add_service_options, check_service_options
+from gsaasclient.times import for_api
 
 LOG = logging.getLogger(__name__)
 
@@ -42,6 +44,7 @@ LONG = (
     Column("Monitor Interval", lambda host: host.monitor_interval),
     Column("Monitor Seen At", lambda host: host.monitor_seen_at),
     Column("Problems", lambda host: ListColumn(host.problems or [])),
+    Column("Drain", lambda host: ListColumn(_waits(host))),
 )
 SHOWN = (
     Column("name", lambda host: host.name),
@@ -56,6 +59,8 @@ SHOWN = (
     Column("monitor_interval", lambda host: host.monitor_interval),
     Column("monitor_seen_at", lambda host: host.monitor_seen_at),
     Column("problems", lambda host: ListColumn(host.problems or [])),
+    Column("drain_by", lambda host: (host.drain or {}).get("by")),
+    Column("drain", lambda host: ListColumn(_waits(host))),
 )
 FORGOTTEN = (
     Column("name", lambda answer: answer["name"]),
@@ -93,17 +98,40 @@ class ShowHost(ShowOne):
 
 
 class SetHost(Command):
-    """Take all GPUs of a host out of service, or return them to service (administrators)"""
+    """Take all GPUs of a host out of service, drain it, or return it to service (administrators)"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         _add_host(parser)
         add_service_options(parser)
+        parser.add_argument(
+            "--drain",
+            action="store_true",
+            help="with --disable: move its leases to other hosts, as soon as they have no open connections",
+        )
+        cut = parser.add_mutually_exclusive_group()
+        cut.add_argument(
+            "--by",
+            metavar="<time>",
+            type=argument(for_api),
+            help="with --drain: when connections that are still open are cut",
+        )
+        cut.add_argument(
+            "--force", action="store_true", help="with --drain: cut open connections at once"
+        )
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         check_service_options(parsed_args)
-        if parsed_args.disable:
+        if parsed_args.drain and not parsed_args.disable:
+            raise exceptions.CommandError("--drain is valid only with --disable")
+        if (parsed_args.by or parsed_args.force) and not parsed_args.drain:
+            raise exceptions.CommandError("--by and --force are valid only with --drain")
+        if parsed_args.drain:
+            self.gpus.drain_host(
+                parsed_args.host, parsed_args.reason, by=parsed_args.by, force=parsed_args.force
+            )
+        elif parsed_args.disable:
             self.gpus.disable_host(parsed_args.host, parsed_args.reason)
         elif parsed_args.enable:
             self.gpus.enable_host(parsed_args.host)
@@ -126,6 +154,12 @@ class DeleteHost(ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         return shown(FORGOTTEN, self.gpus.forget_host(parsed_args.host, parsed_args.force))
+
+
+def _waits(host: Any) -> list[str]:
+    """Return the leases that a drain has left on *host*, each with what it waits for."""
+    left = (host.drain or {}).get("leases") or []
+    return [f"{lease['id']}: {lease['waits'] or 'not looked at yet'}" for lease in left]
 
 
 def _add_host(parser: argparse.ArgumentParser) -> None:

@@ -209,6 +209,7 @@ class CreateLease(CreateOne, LeaseCommand):
             help="launch in this reservation of your project (name or ID)",
         )
         add_end(parser)
+        add_movable(parser)
         parser.add_argument(
             "--wait", action="store_true", help="return when the lease can be used, or has failed"
         )
@@ -247,7 +248,7 @@ class CreateLease(CreateOne, LeaseCommand):
         request["server"] = None if args.no_server else server
         if consumer:
             request["consumer"] = consumer
-        for name in ("name", "priority", "keepalive", "duration", "ends_at"):
+        for name in ("name", "priority", "keepalive", "duration", "ends_at", "movable"):
             if getattr(args, name) is not None:
                 request[name] = getattr(args, name)
         if args.reservation is not None:
@@ -355,7 +356,7 @@ class ListEvents(Lister, LeaseCommand):
 
 
 class SetLease(LeaseCommand):
-    """Change the name or the end of a lease, or its priority while it is in the queue"""
+    """Change the name, the end or the consent to moves of a lease, or its priority while it is in the queue"""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -369,17 +370,18 @@ class SetLease(LeaseCommand):
         )
         ends = add_end(parser)
         ends.add_argument("--no-end", action="store_true", help="it has no end any more")
+        add_movable(parser)
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        fields = ("name", "priority", "duration", "ends_at")
+        fields = ("name", "priority", "duration", "ends_at", "movable")
         changes = {name: getattr(parsed_args, name) for name in fields}
         changes = {name: value for name, value in changes.items() if value is not None}
         if parsed_args.no_end:
             changes["ends_at"] = None
         if not changes:
             raise exceptions.CommandError(
-                "nothing to change: give --name, --priority, --for, --until or --no-end"
+                "nothing to change: give --name, --priority, --movable, --for, --until or --no-end"
             )
         self.gpus.update_lease(self.find(parsed_args.lease).id, **changes)
 
@@ -504,6 +506,16 @@ def add_end(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup
         help="when it ends, such as 18:00, 'tomorrow 9:00' or 2026-12-01T09:00+01:00",
     )
     return group
+
+
+def add_movable(parser: argparse.ArgumentParser) -> None:
+    """Add the option with which the owner of a lease consents to moves."""
+    parser.add_argument(
+        "--movable",
+        choices=("idle", "cut"),
+        help="when operators may move it to other GPUs unasked: while no connection is open (idle, the default), or "
+        "also with connections, which are cut (cut)",
+    )
 
 
 def _consumer(args: argparse.Namespace) -> dict[str, Any]:

@@ -62,9 +62,11 @@ class InService(ListedForAdmins):
     """Whether new leases do not get it."""
     disabled_reason = resource.Body("disabled_reason")
 
-    def set_disabled(self, session: Adapter, disabled: bool, reason: str | None = None) -> Self:
-        """Take it out of service, or return it to service; *reason* is for other operators."""
-        change: dict[str, Any] = {"disabled": disabled}
+    def set_disabled(
+        self, session: Adapter, disabled: bool, reason: str | None = None, **more: Any
+    ) -> Self:
+        """Take it out of service, or return it to service; *reason* is for other operators, *more* are other fields."""
+        change: dict[str, Any] = {"disabled": disabled, **more}
         if reason is not None:
             change["disabled_reason"] = reason
         response = session.patch(

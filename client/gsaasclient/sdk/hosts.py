@@ -21,6 +21,8 @@ class Host(InService):
     _query_mapping = resource.QueryParameters("sort_key", "sort_dir")
 
     name = resource.Body("name", alternate_id=True)
+    drain = resource.Body("drain", type=dict)
+    """How far it is that leases leave it: `since`, `by`, `leases`; None if they are not to."""
     free_mb = resource.Body("free_mb", type=int)
     gpu_address = resource.Body("gpu_address")
     gpus = resource.Body("gpus", type=int)

@@ -200,6 +200,22 @@ class Proxy(proxy.Proxy):
         """Give no GPU of a host to more leases; those that have one keep it."""
         return self._get_resource(Host, host).set_disabled(self, True, reason)
 
+    def drain_host(
+        self,
+        host: str | Host,
+        reason: str | None = None,
+        *,
+        by: str | None = None,
+        force: bool = False,
+    ) -> Host:
+        """Disable a host, and have its leases move to other hosts as soon as they have no open connections.
+
+        *by* is a time from which on connections are cut; with *force*, they are cut at once. `enable_host` ends it.
+        Needs microversion 1.11 of the API. Raises `ConflictException` for a host without GPUs.
+        """
+        drain: dict[str, Any] = {"force": True} if force else {"by": by}
+        return self._get_resource(Host, host).set_disabled(self, True, reason, drain=drain)
+
     def enable_host(self, host: str | Host) -> Host:
         """Give the GPUs of a host to leases again."""
         return self._get_resource(Host, host).set_disabled(self, False)

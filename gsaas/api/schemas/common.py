@@ -167,8 +167,8 @@ def query(properties: dict[str, Any]) -> dict[str, Any]:
     return record(properties, optional=tuple(properties))
 
 
-def disabling(noun: str) -> dict[str, Any]:
-    """Return the schema of a PATCH that disables or enables a *noun* (`gpu` or `host`)."""
+def disabling(noun: str, **more: Any) -> dict[str, Any]:
+    """Return the schema of a PATCH that disables or enables a *noun* (`gpu` or `host`); *more* are its other fields."""
     return record(
         {
             noun: record(
@@ -181,6 +181,7 @@ def disabling(noun: str) -> dict[str, Any]:
                         **TEXT,
                         "description": "Why it is disabled: a note to other operators.",
                     },
+                    **more,
                 },
                 optional=("disabled_reason",),
             )

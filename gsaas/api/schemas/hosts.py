@@ -3,11 +3,38 @@
 
 from __future__ import annotations
 
+from gsaas.api import microversions
 from gsaas.api.schemas import common, gpus
 
 SORT_KEYS = ("name", "gpu_address", "disabled", "monitor_seen_at")
 LIST = common.query({**common.PAGE, **common.sorting(SORT_KEYS)})
-UPDATE = common.disabling("host")
+UPDATE = common.disabling(
+    "host",
+    drain=common.since(
+        microversions.MOVES,
+        common.nullable(
+            common.record(
+                {
+                    "by": common.nullable(
+                        common.asked_time(
+                            "from when on connections that are open are cut; null: they are not"
+                        )
+                    ),
+                    "force": {
+                        "type": "boolean",
+                        "description": "They are cut at once; not with `by`.",
+                    },
+                },
+                optional=("by", "force"),
+            )
+        )
+        | {
+            "description": "Leases that have its GPUs move to other hosts: those without open connections, and "
+            "those whose owners consent, at once. Only with `disabled`; null or absent: they stay, and a drain "
+            "that has begun is over."
+        },
+    ),
+)
 DELETE = common.query(
     {
         "force": {
@@ -62,6 +89,35 @@ HOST = common.record(
             "type": "boolean",
             "description": "Whether the host's monitor has stopped reporting, so that new leases do not get its GPUs.",
         },
+        "drain": common.since(
+            microversions.MOVES,
+            common.nullable(
+                common.record(
+                    {
+                        "since": common.TIME,
+                        "by": {
+                            **common.nullable(common.TIME),
+                            "description": "From when on open connections are cut; null: they are not.",
+                        },
+                        "leases": {
+                            "type": "array",
+                            "items": common.record(
+                                {
+                                    "id": {"type": "string"},
+                                    "waits": {
+                                        "type": ["string", "null"],
+                                        "description": "Why it is still there; null: no engine has looked yet.",
+                                    },
+                                }
+                            ),
+                            "description": "The leases that still have GPUs of the host.",
+                        },
+                    },
+                    title="Drain",
+                )
+            )
+            | {"description": "How far it is that leases leave the host; null if they are not to."},
+        ),
     },
     title="Host",
 )

@@ -8,6 +8,7 @@ from gsaas.api.schemas import cgpus, common, queue, readings, servers
 from gsaas.objects import timings
 from gsaas.objects.access import Access
 from gsaas.objects.lifecycle import Status
+from gsaas.objects.move import Kind
 
 _DURATION = {
     "type": "integer",
@@ -20,6 +21,14 @@ _END = {
     "duration": common.since(microversions.ENDS, _DURATION),
     "ends_at": common.since(microversions.ENDS, _ENDS_AT),
 }
+_MOVABLE = common.since(
+    microversions.MOVES,
+    {
+        "enum": [*map(str, Kind)],
+        "description": "idle: operators move its cGPUs while no connection is open, unless they force a move; "
+        "cut: they may also cut the connections that are open, after which its programs have to start again.",
+    },
+)
 
 CREATE = common.record(
     {
@@ -90,6 +99,7 @@ CREATE = common.record(
                     },
                 ),
                 **_END,
+                "movable": _MOVABLE,
             },
             optional=("name", "server", "consumer", "wait", "priority", "attended", "keepalive"),
         )
@@ -113,6 +123,7 @@ UPDATE = common.record(
                         "description": "When it ends from now on, sooner or later than before; null: it has no end.",
                     },
                 ),
+                "movable": _MOVABLE,
             },
             optional=("name", "priority"),
             title="LeaseChange",
@@ -348,6 +359,15 @@ LEASE_PROPERTIES = {
         {
             **common.nullable(common.TIME),
             "description": "When it ends, or was to end; null without an end, and with `duration` while it waits.",
+        },
+    ),
+    "movable": _MOVABLE,
+    "cut_at": common.since(
+        microversions.MOVES,
+        {
+            **common.nullable(common.TIME),
+            "description": "From when on its connections may be cut, because the host of its GPUs is drained; null if "
+            "they are not.",
         },
     ),
     "reservation": common.since(

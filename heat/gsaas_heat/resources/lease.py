@@ -169,8 +169,8 @@ class Lease(resource.Resource):
     """cGPUs for a VM, which is launched with them, or for a program or VM that exists.
 
     With `server`, the resource is complete when the VM runs and its cGPUs are connected; its reference is the id of the
-    lease. Only `name`, `priority`, `wait` and `duration` change in place. Any other change makes a new lease with a new
-    VM.
+    lease. Only `name`, `priority`, `wait`, `duration` and `movable` change in place. Any other change makes a new lease
+    with a new VM.
     """
 
     default_client_name = "gsaas"
@@ -214,6 +214,14 @@ class Lease(resource.Resource):
             "Seconds that the lease lasts from when it has its cGPUs; then it is ended, with its VM. By default what "
             "the operator has chosen.",
             constraints=[constraints.Range(min=1)],
+            update_allowed=True,
+        ),
+        "movable": Property(
+            Property.STRING,
+            "When operators may move the lease to other GPUs unasked: `idle`, while no connection is open; `cut`, also "
+            "with connections, which are cut, so that programs have to start again.",
+            constraints=[constraints.AllowedValues(["idle", "cut"])],
+            default="idle",
             update_allowed=True,
         ),
     }

@@ -55,8 +55,23 @@ def site(cloud_that_computes) -> Iterator[Site]:
     yield cloud_that_computes
     cloud_that_computes.reset()
     for host in GPU_HOSTS:
+        set_host(cloud_that_computes, host, disabled=False)
+    for host in GPU_HOSTS:
         assert cloud_that_computes.daemons(host) == {}
         assert admitted(cloud_that_computes, host) == []
+
+
+def set_host(site: Site, host: str, **fields: Any) -> dict[str, Any]:
+    path = f"/v1/hosts/{host}"
+    status, body = site.cloud.call("PATCH", path, {"host": fields}, version="1.11")
+    assert status == 200, body
+    return body["host"]
+
+
+def left_on(site: Site, host: str) -> list[dict[str, Any]]:
+    """Return the leases that a host has which is drained, with what each waits for."""
+    _, body = site.cloud.call("GET", f"/v1/hosts/{host}", version="1.11")
+    return body["host"]["drain"]["leases"]
 
 
 def offered(site: Site) -> int:
@@ -205,3 +220,53 @@ def test_a_lease_that_is_released_while_it_moves_leaves_nothing(site):
     assert status == 202, body
     site.cloud.terminate(lease)
     site.cloud.check_nothing_is_leaked([])
+
+
+def test_programs_compute_by_the_same_addresses_after_their_host_was_drained(site):
+    lease = site.launch(1)
+    assert well(site, lease)
+    before, host = environment(site, lease), host_of(lease)
+    set_host(site, host, disabled=True, drain={})
+    until(lambda: not left_on(site, host), "the lease to leave the host")
+    now = settled(site, lease)
+    assert host_of(now) != host
+    assert environment(site, now) == before
+    assert well(site, now)
+    assert host_of(site.launch(1)) != host, "a new lease got a GPU of a host that is drained"
+
+
+def test_what_computes_is_waited_for_and_cut_only_when_the_operator_says_so(site):
+    lease = site.launch(1)
+    host = host_of(lease)
+    program = site.run(lease, "--endless").begun()
+    set_host(site, host, disabled=True, drain={})
+    until(
+        lambda: [
+            one
+            for one in left_on(site, host)
+            if "open" in (one["waits"] or "") or "undone" in (one["waits"] or "")
+        ],
+        "the drain to wait for the connection",
+    )
+    assert host_of(settled(site, lease)) == host
+    assert program.lives(), "it has computed all the time"
+    site.cloud.kill()
+    site.cloud.start()  # what is to be done is in the database
+    set_host(site, host, disabled=True, drain={"force": True})
+    until(lambda: not left_on(site, host), "the lease to leave the host")
+    cut = program.results()
+    assert right(cut, [0])
+    assert cut[0]["error"]
+    assert well(site, settled(site, lease)), "the program that is started again computes"
+
+
+def test_a_drain_goes_on_although_everything_is_killed_meanwhile(site):
+    leases = [site.launch(1) for _ in range(2)]
+    host = host_of(leases[0])
+    set_host(site, host, disabled=True, drain={})
+    site.cloud.kill()
+    site.cloud.start()
+    until(lambda: not left_on(site, host), "the leases to leave the host")
+    for lease in leases:
+        assert host_of(site.cloud.lease(lease)) != host
+        assert well(site, lease)

@@ -128,6 +128,7 @@ def test_every_option_of_a_launch_is_parsed():
         "wait": None,
         "priority": None,
         "reservation": None,
+        "movable": None,
         "nowait": False,
         "f": "table",
         "c": [],

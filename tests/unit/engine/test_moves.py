@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from gsaas import exceptions
+from gsaas.api import degraded
 from gsaas.db import gpus, hosts, leases, projects, readings, recount
 from gsaas.gpgpums.move_changes import Target
 from gsaas.objects.daemon import DaemonState
@@ -340,3 +341,43 @@ def test_a_move_counts_once_for_quotas(world):
     with world.database.read() as session:
         used = projects.usage(session.connection(), "p")
     assert used == {"leases": 1, "cgpus": 1, "gpu_memory_mb": 4096}
+
+
+def test_a_cgpu_does_not_move_within_a_host_whose_monitor_knows_no_second_daemon_of_it(world):
+    """A monitor of the release before would refuse the desired state of its whole host."""
+    lease_id = launched(world)
+    (other,) = {"GPU-0", "GPU-1"} - {world.gpu_of(lease_id)}
+    with world.database.write() as session:
+        row = hosts.ensure(session, GPU_HOST)
+        row.monitor_report = {**row.monitor_report, "knows": []}
+    with pytest.raises(exceptions.LeaseNotMovable, match=f"within {GPU_HOST}.*earlier release"):
+        world.move(lease_id, gpu_uuid=other)
+    world.move(lease_id)
+    world.reconcile(lease_id)
+    world.check_settled(lease_id, OTHER)
+
+
+def test_a_move_that_is_not_confirmed_degrades_the_lease_and_names_the_host(world):
+    lease_id = moving(world)
+
+    def fall_silent() -> None:
+        world.endpoint.answers = world.lease(lease_id).moving != "switched"
+
+    def reasons(after: float) -> list[str]:
+        lease = world.lease(lease_id)
+        seconds = datetime.timedelta(seconds=after)
+        return degraded.reasons(lease, 1e6, lease.moving_since + seconds)
+
+    world.endpoint.before_apply = fall_silent
+    world.reconcile(lease_id)
+    assert world.lease(lease_id).moving == "switched"
+    assert reasons(10) == []
+    assert [HOST in reason for reason in reasons(61)] == [True]
+    world.endpoint.before_apply = lambda: None
+    world.endpoint.answers = True
+    world.monitor.silent = {GPU_HOST}
+    world.reconcile(lease_id)
+    assert [GPU_HOST in reason for reason in reasons(61)] == [True]
+    world.monitor.silent = set()
+    world.reconcile(lease_id)
+    assert reasons(61) == []

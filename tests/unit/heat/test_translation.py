@@ -20,6 +20,7 @@ NOTHING: dict[str, Any] = {
     "wait": 0,
     "priority": 0,
     "duration": None,
+    "movable": "idle",
 }
 """What Heat gives for a template without properties."""
 LEASE = {
@@ -87,6 +88,11 @@ def test_name_priority_and_consumer_are_passed_on() -> None:
 def test_a_lease_lasts_as_long_as_the_template_says() -> None:
     assert "duration" not in request()
     assert request(duration=28800)["duration"] == 28800
+
+
+def test_an_owner_consents_to_cuts_by_the_template():
+    assert "movable" not in request()
+    assert request(movable="cut")["movable"] == "cut"
 
 
 def test_the_server_has_novas_names_for_its_fields() -> None:
@@ -179,6 +185,8 @@ def test_what_only_heat_has_is_not_sent_to_nova() -> None:
         ({"priority": None}, [{"priority": 0}]),
         ({"duration": 3600}, [{"duration": 3600}]),
         ({"duration": None}, [{"ends_at": None}]),
+        ({"movable": "cut"}, [{"movable": "cut"}]),
+        ({"movable": None}, [{"movable": "idle"}]),
         ({"name": "a", "priority": -1}, [{"name": "a"}, {"priority": -1}]),
         ({"wait": 600}, []),
     ],

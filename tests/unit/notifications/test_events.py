@@ -6,7 +6,9 @@ from __future__ import annotations
 from gsaas.grants import redemption
 from gsaas.notifications import events
 from gsaas.objects.lifecycle import ENDING, IDLE, TRANSITIONS, Event
-from gsaas.objects.move import MOVE, MOVED, UNDONE
+from gsaas.objects.move import DRAIN, DRAIN_CANCELLED, GPU_LOST, MOVE, MOVED, UNDONE
+
+OF_MOVES = (MOVE, MOVED, UNDONE, DRAIN, DRAIN_CANCELLED, GPU_LOST)
 
 
 def test_every_event_of_the_state_machine_but_the_boot_is_told_of():
@@ -29,7 +31,7 @@ def test_notes_in_the_story_of_a_lease_are_not_told_of():
 def test_every_type_has_a_priority():
     found = {
         kind
-        for event in (events.QUEUE, IDLE, ENDING, MOVE, MOVED, UNDONE, *Event)
+        for event in (events.QUEUE, IDLE, ENDING, *OF_MOVES, *Event)
         for kind in events.of_lease(event, waited=False)
     }
     others = {events.QUOTA_EXCEEDED, events.GPU_WITHDRAWN, events.GPU_RETURNED}

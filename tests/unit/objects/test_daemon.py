@@ -93,4 +93,5 @@ def test_a_report_is_plain_json():
         "fence": {"admissions": ["192.0.2.1:20000"], "refused": 4},
         "problems": ["the disk is full"],
         "middleware": None,
+        "knows": ["turn"],
     }

@@ -9,6 +9,7 @@ from gsaasclient.cli.commands.options import (
     CONSUMER,
     END,
     LEASE_NAME,
+    MOVABLE,
     NEW_END,
     NOWAIT,
     OUTPUT,
@@ -41,7 +42,7 @@ place is kept without a client.""",
         Handler("leases:launch"),
         action="l",
         mistaken_names=("create", "boot", "new", "server"),
-        options=(*CGPUS, *SERVER, *END, *QUEUE, RESERVATION, NOWAIT, *OUTPUT),
+        options=(*CGPUS, *SERVER, *END, *QUEUE, RESERVATION, MOVABLE, NOWAIT, *OUTPUT),
     ),
     CommandSpec(
         "terminate",
@@ -92,6 +93,7 @@ masked addresses of the host.""",
             *END,
             *QUEUE,
             RESERVATION,
+            MOVABLE,
             *OUTPUT,
         ),
     ),
@@ -215,7 +217,7 @@ If no other lease has the name, the newest RELEASED one of that name is shown.""
     CommandSpec(
         "set",
         Help(
-            "change the name or the end of a lease, or its priority in the queue",
+            "change the name or the end of a lease, its consent to moves, or its priority",
             usage="gsaas set ID [option ...]",
             example="gsaas set training -for=+2h",
         ),
@@ -225,6 +227,7 @@ If no other lease has the name, the newest RELEASED one of that name is shown.""
             lease_id("the lease to change"),
             Option("name", "NAME", "its new name; that of its VM stays"),
             *NEW_END,
+            MOVABLE,
             Option(
                 "priority",
                 "N",
@@ -245,7 +248,8 @@ If no other lease has the name, the newest RELEASED one of that name is shown.""
 The lease, its VM and the addresses of its cGPUs stay: new connections lead to the other GPUs. If
 programs have connections open, the lease stays where it is; with -force they are cut, what the
 programs have on the GPUs is lost, and they have to start again. Without -to and -host, the policy
-of the lease chooses the GPUs. Waits until the lease has moved; the exit status is 1 if it stays.""",
+of the lease chooses the GPUs. A lease with -movable=cut needs no -force. Waits until the lease has
+moved; the exit status is 1 if it stays.""",
         ),
         Handler("moves:move"),
         mistaken_names=("migrate", "relocate"),

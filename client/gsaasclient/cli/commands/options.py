@@ -137,6 +137,14 @@ NEW_END = (
     ),
 )
 
+MOVABLE = Option(
+    "movable",
+    "idle|cut",
+    "idle (default): operators move the lease to other GPUs while none of its connections is open; cut: "
+    "they may also cut those that are open, and its programs have to start again",
+    convert=one_of("idle", "cut"),
+)
+
 RESERVATION = Option(
     "reservation",
     "ID",

@@ -49,9 +49,15 @@ free: what is left for shares of all of them; largest share: the most that one c
         "hosts",
         Help(
             "list the hosts: totals, and for administrators each host",
-            usage="gsaas hosts [-disable=NAME [-reason=TEXT] | -enable=NAME | -forget=NAME [-force]]",
-            example='gsaas hosts -disable=gpu1 -reason="new fans"',
+            usage="gsaas hosts [-drain=NAME | -disable=NAME | -enable=NAME | -forget=NAME] [option ...]",
+            example='gsaas hosts -drain=gpu1 -by=18:00 -reason="new fans"',
             details="""
+A host that is drained is disabled, and its leases move to other hosts: those without open
+connections, and those with -movable=cut, at once; others when they have none, or when -by or -force
+says that they are cut. Leases that cannot move stay, and are listed with the reason. With -wait it
+returns when no lease is left, and prints meanwhile what each waits for. -enable ends a drain, and
+returns the host to service; -disable ends it, and leaves the leases where they are.
+
 Forget a host only when it is switched off and stays off. Leases that have claimed its GPUs end in
 ERROR with a fault that states the reason; their VMs are not deleted. Leases whose VMs ran on the
 host no longer wait for its endpoint to remove their bindings. A host whose agents have reported
@@ -61,8 +67,20 @@ recently is refused, unless -force is given.""",
         mistaken_names=("hypervisor", "hypervisors", "enable", "disable"),
         options=(
             *service_options("NAME"),
+            Option("drain", "NAME", "disable it, and move its leases to other hosts"),
+            Option(
+                "by",
+                "TIME",
+                "with -drain, when connections that are still open are cut, such as 18:00 or 'tomorrow 9:00'",
+                convert=for_api,
+            ),
+            Option("wait", None, "with -drain, return when it has no lease any more"),
             Option("forget", "NAME", "remove a host that is gone for good"),
-            Option("force", None, "remove it although its agents have reported recently"),
+            Option(
+                "force",
+                None,
+                "with -drain, cut open connections at once; with -forget, although its agents have reported recently",
+            ),
         ),
     ),
     CommandSpec(

@@ -25,6 +25,8 @@ BAR_WIDTH = 20
 """Characters of a memory bar."""
 LONGEST_NAME = 16
 """Characters of a name, so that 80 columns of a terminal have how busy a lease is; the rest is for wider ones."""
+ENDS = "ends at"
+"""The heading of the time at which a lease ends that stays idle."""
 MAX_NAMES = 3
 """How many leases are named beside a GPU; of further ones only the number is shown."""
 
@@ -150,8 +152,8 @@ def _leases(leases: list[dict[str, Any]]) -> str:
 def _idle(lease: dict[str, Any]) -> str | None:
     """Return since when nothing has used *lease*, and what follows if that goes on; None if it is in use."""
     since = local(lease.get("idle_since"))
-    ends = [local(field.value(lease)) for field in lease_fields.FIELDS if field.warning]
-    return ", ends at ".join(filter(None, (since, *ends))) if since else None
+    ends = [local(field.value(lease)) for field in lease_fields.FIELDS if field.heading == ENDS]
+    return f", {ENDS} ".join(filter(None, (since, *ends))) if since else None
 
 
 def _queue(places: list[dict[str, Any]]) -> str:
