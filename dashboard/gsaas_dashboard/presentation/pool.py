@@ -82,7 +82,10 @@ def state(host: Host | None, gpus: Sequence[Gpu]) -> str:
 
 
 def notes(host: Host | None) -> list[str]:
-    """Return what else there is to say of a host: why it is disabled, that it is silent, and its problems."""
+    """Return what else there is to say of a host.
+
+    Why it is disabled, that it is silent, what the leases wait for that are to leave it, and its problems.
+    """
     if host is None:
         return []
     said = []
@@ -90,6 +93,8 @@ def notes(host: Host | None) -> list[str]:
         said.append(f"disabled: {host.disabled_reason}" if host.disabled_reason else "disabled")
         if host.is_silent:
             said.append("silent")
+        left = (host.drain or {}).get("leases") or []
+        said += [f"lease {lease['id'][:SHORT]}: {lease['waits'] or '-'}" for lease in left]
     return [*said, *(str(problem) for problem in host.problems or [])]
 
 

@@ -97,6 +97,16 @@ def test_a_disabled_host_drains_until_its_last_lease_has_ended() -> None:
     assert pool.notes(disabled) == ["disabled: new fan"]
 
 
+def test_a_host_that_leases_leave_says_what_each_waits_for() -> None:
+    left = [{"id": LEASE, "waits": "2 connections are open"}, {"id": "other", "waits": None}]
+    draining = host(disabled=True, drain={"since": "2026-12-01", "by": None, "leases": left})
+    assert pool.notes(draining) == [
+        "disabled",
+        "lease 0a2c5c06: 2 connections are open",
+        "lease other: -",
+    ]
+
+
 def test_a_silent_host_and_its_problems() -> None:
     away = host(silent=True, problems=["no driver"])
     assert pool.state(away, []) == "silent"

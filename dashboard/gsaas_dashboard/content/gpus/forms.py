@@ -50,8 +50,22 @@ class Disable(Changing):
 class DisableHost(Disable):
     """Take a host out of service."""
 
+    leases = forms.ChoiceField(
+        label=_("Its leases"),
+        required=False,
+        choices=(
+            ("", _("stay until they end")),
+            ("idle", _("move to other hosts when they have no open connections")),
+            ("cut", _("move to other hosts now; open connections are cut")),
+        ),
+    )
+
     def change(self, gpus: cloud.Scheduling, data: dict[str, Any]) -> None:
-        gpus.disable_host(data["name"], data["reason"] or None)
+        name, reason = data["name"], data["reason"] or None
+        if data["leases"]:
+            gpus.drain_host(name, reason, force=data["leases"] == "cut")
+        else:
+            gpus.disable_host(name, reason)
 
 
 class DisableGpu(Disable):
@@ -59,6 +73,30 @@ class DisableGpu(Disable):
 
     def change(self, gpus: cloud.Scheduling, data: dict[str, Any]) -> None:
         gpus.disable_gpu(data["name"], data["reason"] or None)
+
+
+class MoveLease(Changing):
+    """Move a lease to other GPUs."""
+
+    lease_id = forms.ChoiceField(label=_("Lease"))
+    host = forms.CharField(
+        label=_("To host"), required=False, help_text=_("By default the lease's policy chooses.")
+    )
+    force = forms.BooleanField(label=_("Cut connections that are open"), required=False)
+
+    def __init__(self, request: HttpRequest, *args: Any, **more: Any) -> None:
+        super().__init__(request, *args, **more)
+        self.fields["lease_id"].choices = [
+            (lease_id, lease_id) for lease_id in self.initial["leases"]
+        ]
+
+    def change(self, gpus: cloud.Scheduling, data: dict[str, Any]) -> None:
+        wanted = {"host": data["host"], "force": data["force"]}
+        given = {name: value for name, value in wanted.items() if value}
+        gpus.move_lease(data["lease_id"], **given)
+
+    def said(self, data: dict[str, Any]) -> Any:
+        return _("Lease %s moves.") % data["lease_id"]
 
 
 class ChangePriority(Changing):

@@ -46,9 +46,25 @@ class DisableHost(Disable):
     url = "horizon:admin:gpus:disable_host"
     verbose_name = _("Disable and drain")
 
+    def allowed(self, request: HttpRequest, row: Gpu | Host | None = None) -> bool:
+        return isinstance(row, Host) and row.drain is None
+
 
 class DisableGpu(Disable):
     url = "horizon:admin:gpus:disable_gpu"
+
+
+class MoveLease(tables.LinkAction):
+    """Opens the form that asks which lease of the GPU is to move, and where to."""
+
+    name = "move"
+    verbose_name = _("Move a lease")
+    url = "horizon:admin:gpus:move"
+    classes = ("ajax-modal",)
+    icon = "exchange"
+
+    def allowed(self, request: HttpRequest, gpu: Gpu | None = None) -> bool:
+        return gpu is not None and bool(gpu.leases)
 
 
 class EnableHost(Returning):
@@ -142,7 +158,7 @@ class Gpus(tables.DataTable):
         verbose_name = _("GPUs")
         no_data_message = _("No GPU is known.")
         multi_select = False
-        row_actions = (DisableGpu, EnableGpu)
+        row_actions = (DisableGpu, EnableGpu, MoveLease)
 
 
 class ChangePriority(tables.LinkAction):

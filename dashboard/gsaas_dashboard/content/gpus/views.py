@@ -60,8 +60,8 @@ class DisableHost(Disable):
     page_title = _("Disable and drain a host")
     modal_header = page_title
     help = _(
-        "New leases get none of its GPUs. Leases that have one keep it; "
-        "the host is drained when the last of them has ended."
+        "New leases get none of its GPUs. Leases that have one keep it, or move to other hosts, "
+        "where their VMs and programs find them at the same addresses; the host is drained when none is left."
     )
 
 
@@ -71,6 +71,27 @@ class DisableGpu(Disable):
     page_title = _("Disable a GPU")
     modal_header = page_title
     help = _("New leases do not get it. Leases that have it keep it.")
+
+
+class MoveLease(Form):
+    form_class = own_forms.MoveLease
+    form_id = "move_lease"
+    page_title = _("Move a lease to other GPUs")
+    modal_header = page_title
+    submit_label = _("Move")
+    help = _(
+        "Its VM and programs keep their addresses. What programs have on the GPU does not move along: "
+        "while connections are open, the lease stays, unless they are to be cut."
+    )
+
+    def get_initial(self) -> dict[str, Any]:
+        found: list[str] | None = cloud.ask(
+            self.request,
+            _("The GPU cannot be read"),
+            lambda gpus: gpus.get_gpu(self.kwargs["name"]).leases,
+            [],
+        )
+        return {"leases": found or []}
 
 
 class ChangePriority(Form):
