@@ -141,7 +141,7 @@ LEASES_KEEP = _rule(
 LEASES_UPDATE = _rule(
     "gsaas:leases:update",
     MEMBER,
-    "Change the name of a lease, or its priority in the queue.",
+    "Change the name, the end or the consent to moves of a lease, or its priority in the queue.",
     "PATCH /v1/leases/{lease_id}",
 )
 LEASES_DELETE = _rule(
