@@ -200,10 +200,12 @@ def forget(session: Session, name: str, *, timeout: float | None, servers_stay: 
         failed = _fail_leases(session, name, servers_stay)
     for lease_id in unbound:
         leases.update(session.connection(), lease_id, bound_host=None)
-    # According to the operator its daemons are gone, too: no release has to wait for their end.
+    # According to the operator its daemons are gone, too: no release has to wait for their end. Their ports stay taken
+    # while a binding elsewhere may lead there: the host may come back.
+    is_bound = exists().where(LeaseRow.id == ClaimRow.lease_id, LeaseRow.bound_host.is_not(None))
     session.execute(
         update(ClaimRow)
-        .where(ClaimRow.daemon_host == name)
+        .where(ClaimRow.daemon_host == name, ~is_bound)
         .values(daemon_host=None, daemon_port=None, daemon_device=0, daemon_turn=0)
         .execution_options(synchronize_session=False)
     )

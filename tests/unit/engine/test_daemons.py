@@ -258,6 +258,27 @@ def test_a_host_that_is_gone_for_good_delays_no_lease(world):
     assert world.lease(lease_id).claims == ()
 
 
+def test_the_port_of_a_daemon_is_not_free_after_its_host_came_back_while_an_endpoint_may_lead_there(
+    world,
+):
+    """An operator has forgotten the host, which was only silent; the endpoint of the consumer is silent still."""
+    former = active(world)
+    [port] = daemon_ports(world, former)
+    world.endpoint.answers = False
+    with world.database.write() as session:
+        hosts.forget(session, GPU_HOST, timeout=None, servers_stay=True)
+    world.reconcile(former)
+    with world.database.write() as session:
+        hosts.ensure(session, GPU_HOST)  # it reports
+        hosts.set_disabled(session, GPU_HOST, False)
+    latter = world.launch()
+    world.reconcile(latter)
+    assert port not in daemon_ports(world, latter)
+    world.endpoint.answers = True
+    world.reconcile(former)
+    assert world.lease(former).claims == ()
+
+
 def test_without_daemons_of_its_own_a_silent_monitor_keeps_no_claims(database_file, tmp_path):
     """The fence of a host that is down admits no new address; the binding is gone."""
     world = World(shutil.copy(database_file, tmp_path / "plain.db"))
