@@ -93,6 +93,8 @@ class ServerChange:
     """The lease that the server's tag names. The server's owner can set any tag."""
     asks: bool = False
     """Whether the server has properties that ask for cGPUs (`gsaas.objects.plain_server`)."""
+    at: datetime.datetime | None = None
+    """When it changed, by the cloud's clock, in UTC without a time zone; None: the cloud does not say."""
 
 
 @dataclass(frozen=True)
@@ -216,9 +218,10 @@ class Cloud(abc.ABC):
         raise NotImplementedError(f"{type(self).__name__} tags no servers")
 
     def server_changes(self, since: datetime.datetime | None) -> Iterable[ServerChange] | None:
-        """Return which servers changed after *since*, in UTC (None: since the earliest time that the cloud knows of).
+        """Return which servers changed after *since* (None: since the earliest time that the cloud knows of).
 
-        None if the cloud cannot list changes: the engine then calls `find` for every server.
+        *since* is a moment of the cloud's clock, in UTC: the engine's own may differ from it. None if the cloud cannot
+        list changes: the engine then calls `find` for every server.
         """
         return None
 

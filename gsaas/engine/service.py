@@ -19,6 +19,7 @@ from gsaas.cloud.base import ServerChange
 from gsaas.db import clock, hosts, leases, readings
 from gsaas.db.database import Database, retried
 from gsaas.engine import nova_notifications
+from gsaas.engine.cloud_clock import CloudClock
 from gsaas.engine.drains import Drains
 from gsaas.engine.gpu_losses import GpuLosses
 from gsaas.engine.idle_leases import IdleLeases
@@ -222,11 +223,15 @@ class Engine:
     def _watch_servers(self) -> None:
         """Requeue the leases whose servers were changed or deleted in the cloud, as often as configured."""
         since = None
+        cloud_clock = CloudClock(timeutils.utcnow(), time.monotonic())
         while not self._stopping.is_set():
-            began = timeutils.utcnow()  # a change during the query is found by the next one
+            # A change during the query is found by the next one.
+            began, own_time = time.monotonic(), timeutils.utcnow()
             try:
                 found = self._reconciler.cloud.server_changes(since)
                 changes = None if found is None else list(found)
+                for at in {change.at for change in changes or () if change.at is not None}:
+                    cloud_clock.has_reached(at, time.monotonic())
                 if changes is None or since is None:
                     self._requeue_moved()
                     self._requeue_failed()
@@ -238,7 +243,8 @@ class Engine:
             except Exception:
                 LOG.exception("the changes of servers could not be read; this is tried again")
             else:
-                since = began
+                # A clock of the cloud that was ahead of the others, and was set right, does not matter for ever.
+                since = min(cloud_clock.at_least(began), own_time)
             self._stopping.wait(
                 max(self._conf.engine.audit_interval, self._reconciler.cloud.audit_interval)
             )

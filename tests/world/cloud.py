@@ -279,7 +279,7 @@ class MemoryCloud(Cloud):
             nova = self._nova
             known = nova.servers if since is None else nova.servers | nova.removed
             return [
-                ServerChange(server_id, made.tag, asks=bool(made.extra_specs))
+                ServerChange(server_id, made.tag, bool(made.extra_specs), made.changed_at)
                 for server_id, made in known.items()
                 if since is None or made.changed_at >= since
             ]

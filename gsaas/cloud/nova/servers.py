@@ -68,7 +68,8 @@ def plain(server: Document) -> PlainServer:
 def change(server: Document) -> ServerChange:
     """Return a server of a list of those that have changed."""
     asks = plain_server.asks(_extra_specs(server), server.get("metadata", {}))
-    return ServerChange(server["id"], server_tags.lease_of(server.get("tags", ())), asks)
+    at = _time(server["updated"]) if "updated" in server else None
+    return ServerChange(server["id"], server_tags.lease_of(server.get("tags", ())), asks, at)
 
 
 def listed(server: Document) -> ListedServer:

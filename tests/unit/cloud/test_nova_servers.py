@@ -200,10 +200,11 @@ def test_a_server_that_neither_boots_nor_runs_gets_no_cgpus(more):
     assert not servers.plain(plain_document(**more)).is_usable
 
 
-def test_a_change_says_whether_the_server_asks_for_cgpus_and_whose_lease_made_it():
-    assert servers.change(plain_document()) == ServerChange("s", asks=True)
+def test_a_change_says_whether_the_server_asks_for_cgpus_whose_lease_made_it_and_when_it_was():
+    at = datetime.datetime.fromisoformat(plain_document()["updated"]).replace(tzinfo=None)
+    assert servers.change(plain_document()) == ServerChange("s", asks=True, at=at)
     made = plain_document(tags=["gsaas-lease-l"], flavor={"original_name": "small"})
-    assert servers.change(made) == ServerChange("s", "l")
+    assert servers.change(made) == ServerChange("s", "l", at=at)
     assert servers.change({"id": "s", "status": "DELETED"}) == ServerChange("s")
 
 

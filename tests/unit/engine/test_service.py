@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+import pytest
 from oslo_db import exception as db_exception
+from oslo_utils import timeutils
 
 from gsaas import rpc
-from gsaas.cloud.base import ServerStatus
+from gsaas.cloud.base import ServerChange, ServerStatus
 from gsaas.engine.reconciler import LeaseReconciler
 from gsaas.engine.service import Engine
 from gsaas.objects.lifecycle import Status
@@ -55,6 +58,33 @@ def test_only_leases_whose_servers_are_not_where_they_were_are_looked_at(world):
         until(lambda: world.lease(gone).status == Status.RELEASED)
     assert set(asked) == {moved, gone}
     assert world.lease(stayed).bound_host == HOST
+
+
+@pytest.mark.parametrize("before", [[], ["another"]], ids=["quiet cloud", "busy cloud"])
+def test_a_change_is_found_although_the_clock_of_the_engine_is_ahead(world, before):
+    """It counts what the cloud's clock says, which is an hour behind that of the engine."""
+
+    def at() -> datetime.datetime:
+        return timeutils.utcnow() - datetime.timedelta(hours=1)
+
+    def server_changes(since: datetime.datetime | None) -> list[ServerChange]:
+        asked.append(since)
+        return [each for each in changes if since is None or each.at >= since]
+
+    lease_id = world.launch()
+    world.reconcile(lease_id)
+    world.conf.set_override("audit_interval", 0.1, "engine")
+    asked: list[datetime.datetime | None] = []
+    changes = [ServerChange(server_id, at=at()) for server_id in before]
+    world.cloud.server_changes = server_changes
+    world.cloud.server_hosts = lambda: {each.id: HOST for each in world.cloud.servers.values()}
+
+    with running(world, world.engine()):
+        until(lambda: len(asked) > 1)
+        server = world.cloud.servers.pop(lease_id)
+        changes.append(ServerChange(server.id, at=at()))
+        until(lambda: world.lease(lease_id).status == Status.RELEASED)
+    assert max(asked[1:]) < at()
 
 
 def test_a_message_that_comes_in_the_moment_in_which_a_worker_begins_is_not_lost(world):
