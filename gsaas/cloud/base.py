@@ -187,6 +187,13 @@ class Cloud(abc.ABC):
     def delete(self, owner: Owner) -> None:
         """Delete the server of a lease with its ports; do nothing if there is none."""
 
+    def delete_second(self, owner: Owner, server_id: str) -> bool:
+        """Delete another server that was made for a lease which has the server of *owner*; return whether it was one.
+
+        A request whose answer was lost may have made it. A server that its owner gave the lease's tag stays.
+        """
+        return False
+
     def shelve(self, owner: Owner) -> None:
         """Have the cloud take the server of a lease off its host, with its disks kept; do nothing if there is none.
 

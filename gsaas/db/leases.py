@@ -606,6 +606,13 @@ def ids_of(
     return list(connection.scalars(query))
 
 
+def servers_of(connection: Connection, lease_ids: Collection[str]) -> dict[str, str]:
+    """Return the recorded servers of those of these leases that have one which GSaaS made, by lease."""
+    mine = and_(_LEASES.c.id.in_(lease_ids), _LEASES.c.plain_server_id.is_(None))
+    query = select(_LEASES.c.id, _LEASES.c.server_id).where(mine, _LEASES.c.server_id.is_not(None))
+    return {row.id: row.server_id for row in connection.execute(query)}
+
+
 def failed_of_plain_servers(connection: Connection) -> list[str]:
     """Return the ids of the leases in ERROR that plain servers have, oldest first."""
     failed = and_(_LEASES.c.status == Status.ERROR, _LEASES.c.plain_server_id.is_not(None))

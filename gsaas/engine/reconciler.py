@@ -171,7 +171,10 @@ class LeaseReconciler:
                 return None if state.cloud_error is None else self._requeue_after
             if isinstance(step, steps.Wait) or step == state.last_step:
                 return self._requeue_after
-            if not self._acquire_ownership(lease, state):
+            # A request to make one, of an engine that is gone, may still be answered; then there would be two servers.
+            makes_server = isinstance(step, steps.CreateServer) and observed.server is None
+            waits = makes_server and self.cloud.needs_caller
+            if not self._acquire_ownership(lease, state, waits=waits):
                 LOG.debug("lease %s is owned by %s, or has changed", lease_id, lease.driven_by)
                 state.refused = True
                 return self._requeue_after
@@ -205,14 +208,17 @@ class LeaseReconciler:
     def _timeouts(self) -> steps.Timeouts:
         return steps.Timeouts(self._conf.engine.boot_timeout, self._conf.engine.caller_grace)
 
-    def _acquire_ownership(self, lease: Lease, state: _Reconciliation) -> bool:
-        """Own *lease* for at least one whole step; False if another engine owns it, or the lease has changed."""
+    def _acquire_ownership(self, lease: Lease, state: _Reconciliation, *, waits: bool) -> bool:
+        """Own *lease* for at least one whole step; False if another engine owns it, or the lease has changed.
+
+        With *waits*, the time of an owner that is gone has to run out, as that of an engine elsewhere.
+        """
         now, step = time.monotonic(), self._conf.engine.step_timeout
         if state.owned_until is not None and state.owned_until > now + step:
             return True
         seconds = 2 * step  # so that not every step has to write it to the database
         owner = lease.driven_by
-        former = owner if owner and processes.is_gone(owner) else None
+        former = owner if owner and not waits and processes.is_gone(owner) else None
         acquired = self._database.change(
             lambda connection: leases.acquire_ownership(
                 connection, lease, self.engine, seconds, former
@@ -307,7 +313,7 @@ class LeaseReconciler:
         unconfirmed = state.endpoint_unconfirmed
         can_create = not self.cloud.needs_caller or self._caller(lease) is not None
         to_create = lease.status == Status.CLAIMED and lease.plain_server_id is None
-        if to_create and can_create:
+        if to_create and can_create and lease.driven_by in (None, self.engine):
             return steps.ObservedState(None, None)  # `Cloud.create` looks for an existing server
         if to_create and lease.driven_by is None:
             return steps.ObservedState(None, None, unconfirmed, can_create)  # nobody has made one
@@ -324,8 +330,19 @@ class LeaseReconciler:
 
     def _find_server(self, lease: Lease, state: _Reconciliation) -> Server | None:
         """Return the server of *lease*; raises `_WatchedElsewhereError` if that is for another engine to ask."""
-        self._watch(lease, state)
+        if not self._may_be_requested(lease):
+            self._watch(lease, state)
         return self.cloud.find(owner_of(lease))
+
+    def _may_be_requested(self, lease: Lease) -> bool:
+        """Return whether an engine that is gone may have requested a server for *lease*.
+
+        What says so is its ownership, which is therefore not replaced by a watch.
+        """
+        owner = lease.driven_by
+        if owner is None or lease.status != Status.CLAIMED or not self.cloud.needs_caller:
+            return False
+        return leases.watcher(owner) is None and processes.is_gone(owner)
 
     def _bindings_on(self, host: str | None, state: _Reconciliation) -> dict[str, Any] | None:
         if host is None:
@@ -574,7 +591,19 @@ class LeaseReconciler:
         else:
             took = {**(lease.timings or {}), timings.CREATION: watch.elapsed()}
             changes = {**_server_columns(server), "timings": took}
-            self._transition(lease, Event.BOOT, f"server {server.id}", **changes)
+            try:
+                self._transition(lease, Event.BOOT, f"server {server.id}", **changes)
+            except exceptions.IllegalTransition:
+                self._delete_if_second(owner, server.id)
+                raise
+
+    def _delete_if_second(self, owner: Owner, server_id: str) -> None:
+        """Delete a server that was just made for a lease which has got another one meanwhile, from another engine."""
+        with self._database.reading() as connection:
+            recorded = leases.servers_of(connection, [owner.lease_id]).get(owner.lease_id)
+        if recorded not in (None, server_id):
+            LOG.warning("lease %s has got server %s meanwhile", owner.lease_id, recorded)
+            self.cloud.delete(replace(owner, server_id=server_id))
 
     def _caller(self, lease: Lease) -> RequestContext | None:
         return self.callers.get(lease.id, lease.user_id, lease.project_id)

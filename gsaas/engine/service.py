@@ -7,7 +7,7 @@ import logging
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from oslo_config import cfg
@@ -18,7 +18,7 @@ from gsaas import exceptions, rpc
 from gsaas.cloud.base import ServerChange
 from gsaas.db import clock, hosts, leases, readings
 from gsaas.db.database import Database, retried
-from gsaas.engine import nova_notifications
+from gsaas.engine import nova_notifications, second_servers
 from gsaas.engine.cloud_clock import CloudClock
 from gsaas.engine.drains import Drains
 from gsaas.engine.gpu_losses import GpuLosses
@@ -236,6 +236,7 @@ class Engine:
                     self._requeue_moved()
                     self._requeue_failed()
                 self._equip(changes or ())
+                self._delete_second_servers(changes or ())
                 for lease_id in self._leases_of(changes or ()):
                     self._queue.add(lease_id)
             except exceptions.CloudUnavailable as error:
@@ -295,8 +296,16 @@ class Engine:
                 "whether servers ask for cGPUs could not be read; Nova is asked again later: %s",
                 error,
             )
+        try:
+            self._delete_second_servers(changes)
+        except exceptions.CloudUnavailable as error:
+            LOG.warning("second servers of leases, if any, are left: %s", error)
         for lease_id in self._leases_of(changes):
             self._tell(lease_id)
+
+    def _delete_second_servers(self, changes: Sequence[ServerChange]) -> None:
+        for batch in _batches(changes):
+            second_servers.delete(self._database, self._reconciler.cloud, batch)
 
     def _equip(self, changes: Iterable[ServerChange]) -> None:
         """Have cGPUs claimed for those of these servers that ask for some; a refusal is logged.
@@ -326,11 +335,14 @@ class Engine:
 
     def _leases_of(self, changes: Iterable[ServerChange]) -> Iterator[str]:
         """Yield the leases that these servers belong to; servers of no lease are ignored."""
-        changes = list(changes)
-        for start in range(0, len(changes), _SERVERS_PER_QUERY):
-            batch = changes[start : start + _SERVERS_PER_QUERY]
+        for batch in _batches(list(changes)):
             lease_ids = {change.lease_id for change in batch if change.lease_id is not None}
             server_ids = {change.server_id for change in batch}
             with self._database.reading() as connection:
                 found = leases.ids_of(connection, lease_ids, server_ids)
             yield from found
+
+
+def _batches(changes: Sequence[ServerChange]) -> Iterator[Sequence[ServerChange]]:
+    for start in range(0, len(changes), _SERVERS_PER_QUERY):
+        yield changes[start : start + _SERVERS_PER_QUERY]

@@ -6,7 +6,8 @@
 2. The database knows a server by the id that Nova gave it. Until that id is stored, the server is found by the tag of
    its lease; only servers of the lease's project count, and of those the oldest.
 3. A request to make a server is sent once. If it fails without a clear answer, the server may exist: GSaaS searches
-   for it. It learns of a server that appears later from a notification or from `server_changes`, and deletes it.
+   for it. It learns of a server that appears later from a notification or from `server_changes`, and deletes it, also
+   if its lease has got another one from a second request: their user data are the same.
 4. Where GSaaS chooses the host, `host` pins the server to it. Operators allow this to services with Nova's policy rule
    RULE; without it Nova refuses the request, and the refusal names the rule.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from oslo_config import cfg
@@ -155,6 +157,14 @@ class NovaCloud(Cloud):
                 self._client_factory.for_service().nova.servers.delete(server_id)
         except RequestRejected as rejected:
             _require_not_found(rejected)  # the server is gone already
+
+    def delete_second(self, owner: Owner, server_id: str) -> bool:
+        own = _existing(self._get(owner.server_id)) if owner.server_id else None
+        second = _existing(self._get(server_id))
+        if own is None or second is None or not servers.is_second(second, own, owner):
+            return False
+        self.delete(replace(owner, server_id=server_id))
+        return True
 
     def shelve(self, owner: Owner) -> None:
         if owner.server_id is None:

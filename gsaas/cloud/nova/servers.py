@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gsaas.cloud import server_tags
-from gsaas.cloud.base import ListedServer, Port, Server, ServerChange, ServerStatus
+from gsaas.cloud.base import ListedServer, Owner, Port, Server, ServerChange, ServerStatus
 from gsaas.objects import plain_server
 from gsaas.objects.plain_server import PlainServer
 
@@ -24,6 +24,7 @@ UNKNOWN = "UNKNOWN"
 """Nova's status of a server whose cell it cannot reach."""
 SKEW = datetime.timedelta(seconds=60)
 """How far the clocks of controllers may differ."""
+_USER_DATA = "OS-EXT-SRV-ATTR:user_data"
 _USABLE = frozenset({"BUILD", "ACTIVE", "REBUILD"})
 """Nova's statuses of servers that are being built or run."""
 _STATUSES = {
@@ -124,6 +125,21 @@ def oldest(servers: Sequence[Document], since: datetime.datetime) -> Document | 
         if server["status"] not in GONE and _time(server["created"]) >= since - SKEW
     ]
     return min(existing, key=lambda server: (server["created"], server["id"]), default=None)
+
+
+def is_second(second: Document, own: Document, owner: Owner) -> bool:
+    """Return whether *second* was made for the lease of *owner*, which has the server *own*.
+
+    Its owner can set any tag, but only GSaaS writes the user data of a lease, which names it.
+    """
+    user_data = own.get(_USER_DATA)
+    return (
+        second["id"] != own["id"]
+        and {second["tenant_id"], own["tenant_id"]} == {owner.project_id}
+        and owner.lease_id in server_tags.leases_of(second.get("tags", ()))
+        and bool(user_data)
+        and second.get(_USER_DATA) == user_data
+    )
 
 
 def _extra_specs(server: Document) -> Mapping[str, str]:

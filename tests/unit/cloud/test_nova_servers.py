@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gsaas.cloud.base import ListedServer, Port, Server, ServerChange, ServerStatus
+from gsaas.cloud.base import ListedServer, Owner, Port, Server, ServerChange, ServerStatus
 from gsaas.cloud.nova import servers
 from gsaas.objects.plain_server import PlainServer
 
@@ -215,3 +215,32 @@ def test_a_listed_server_has_the_leases_of_all_its_tags():
     assert listed == ListedServer("s", "p", "here", frozenset({"l", "m"}))
     shelved = servers.listed(plain_document(**{"OS-EXT-SRV-ATTR:host": None}))
     assert shelved == ListedServer("s", "p", None)
+
+
+OWNER = Owner("l", "p", CLAIMED, "own")
+OWN = {"id": "own", "tenant_id": "p", "OS-EXT-SRV-ATTR:user_data": "I2Nsb3Vk"}
+TWIN = {**OWN, "id": "second", "tags": ["gsaas-lease-l"]}
+
+
+def test_a_server_with_the_tag_and_the_user_data_of_a_lease_that_has_another_one_is_a_second_one():
+    assert servers.is_second(TWIN, OWN, OWNER)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"id": "own"},
+        {"tenant_id": "another"},
+        {"tags": ["gsaas-lease-m"]},
+        {"OS-EXT-SRV-ATTR:user_data": "its owner's"},
+        {"OS-EXT-SRV-ATTR:user_data": None},
+    ],
+)
+def test_any_other_server_stays(more):
+    """Its owner can set any tag, for example on a copy of the server."""
+    assert not servers.is_second({**TWIN, **more}, OWN, OWNER)
+
+
+def test_without_user_data_nothing_is_known():
+    hidden = {"OS-EXT-SRV-ATTR:user_data": None}
+    assert not servers.is_second({**TWIN, **hidden}, {**OWN, **hidden}, OWNER)

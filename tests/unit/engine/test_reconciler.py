@@ -8,6 +8,7 @@ import datetime
 import gzip
 import os
 import threading
+import uuid
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -15,12 +16,13 @@ import pytest
 from oslo_db import exception as db_exception
 
 from gsaas import exceptions
-from gsaas.cloud.base import ServerStatus
+from gsaas.cloud.base import Server, ServerStatus
 from gsaas.context import RequestContext
 from gsaas.db import endpoints, hosts, leases, models
 from gsaas.db.database import Database, OvertakenError
+from gsaas.engine import processes
 from gsaas.objects import timings
-from gsaas.objects.lifecycle import Status
+from gsaas.objects.lifecycle import Event, Status
 from tests.unit.engine.world import HOST
 
 
@@ -247,6 +249,77 @@ def test_the_caller_is_not_forgotten_because_the_database_failed(
             engine.reconcile(lease_id)
     engine.reconcile(lease_id)
     world_with_tokens.check_active(lease_id)
+
+
+class Requested(BaseException):
+    """An engine is killed when it has requested a server."""
+
+
+@pytest.fixture
+def requested(world_with_tokens, monkeypatch):
+    """A lease whose engine was killed when it had requested the server, which does not exist yet; and the next engine.
+
+    That runs on the same machine, and has a token from a later request of the caller.
+    """
+    lease_id = world_with_tokens.launch()
+    former, latter = world_with_tokens.engine("former"), world_with_tokens.engine("latter")
+    monkeypatch.setattr(processes, "is_gone", lambda name: name == "former")
+
+    def create(*_: object) -> Server:
+        raise Requested
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world_with_tokens.cloud, "create", create)
+        former.callers.keep(lease_id, CALLER)
+        with pytest.raises(Requested):
+            former.reconcile(lease_id)
+    latter.callers.keep(lease_id, CALLER)
+    return lease_id, latter
+
+
+def test_no_second_server_is_requested_while_the_cloud_may_make_the_first(
+    world_with_tokens, requested
+):
+    lease_id, latter = requested
+    assert latter.reconcile(lease_id) == world_with_tokens.conf.engine.poll_interval
+    assert world_with_tokens.cloud.servers == {}
+    with world_with_tokens.database.write() as session:
+        lease = session.get_one(models.LeaseRow, lease_id)
+        lease.driven_until = lease.updated_at  # as if its time was over
+    latter.reconcile(lease_id)
+    world_with_tokens.check_active(lease_id)
+
+
+def test_the_server_that_a_killed_engine_has_requested_is_taken_as_soon_as_it_is_there(
+    world_with_tokens, requested
+):
+    lease_id, latter = requested
+    made = Server(str(uuid.uuid4()), ServerStatus.BUILD, None, None)
+    world_with_tokens.cloud.servers[lease_id] = made
+    latter.reconcile(lease_id)
+    world_with_tokens.check_active(lease_id)
+    assert world_with_tokens.lease(lease_id).server_id == made.id
+
+
+def test_a_server_that_was_made_when_another_engine_had_made_one_is_deleted(
+    world_with_tokens, monkeypatch
+):
+    """This engine stood still, before the cloud answered, until its ownership had run out."""
+    lease_id, engine = world_with_tokens.launch(), world_with_tokens.engine()
+    engine.callers.keep(lease_id, CALLER)
+
+    def create(*_: object) -> Server:
+        with world_with_tokens.database.write() as session:
+            leases.transition(session.connection(), lease_id, Event.BOOT, server_id="first")
+        return Server("second", ServerStatus.BUILD, None, None)
+
+    monkeypatch.setattr(world_with_tokens.cloud, "create", create)
+    monkeypatch.setattr(
+        world_with_tokens.cloud, "find", lambda _: Server("first", ServerStatus.BUILD, None, None)
+    )
+    engine.reconcile(lease_id)
+    assert world_with_tokens.cloud.deleted == ["second"]
+    assert world_with_tokens.lease(lease_id).server_id == "first"
 
 
 def test_only_the_token_of_its_own_caller_makes_the_server_of_a_lease(world_with_tokens):

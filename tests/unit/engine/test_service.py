@@ -13,7 +13,7 @@ from oslo_db import exception as db_exception
 from oslo_utils import timeutils
 
 from gsaas import rpc
-from gsaas.cloud.base import ServerChange, ServerStatus
+from gsaas.cloud.base import Owner, ServerChange, ServerStatus
 from gsaas.engine.reconciler import LeaseReconciler
 from gsaas.engine.service import Engine
 from gsaas.objects.lifecycle import Status
@@ -85,6 +85,31 @@ def test_a_change_is_found_although_the_clock_of_the_engine_is_ahead(world, befo
         changes.append(ServerChange(server.id, at=at()))
         until(lambda: world.lease(lease_id).status == Status.RELEASED)
     assert max(asked[1:]) < at()
+
+
+def test_the_second_server_of_a_lease_is_deleted_when_the_cloud_tells_of_it(world):
+    """Two engines have requested one, and the answer of the former comes late."""
+    lease_id, other = world.launch(), world.launch()
+    for each in (lease_id, other):
+        world.reconcile(each)
+    own = world.cloud.servers[lease_id].id
+    deleted = []
+
+    def delete_second(owner: Owner, server_id: str) -> bool:
+        deleted.append((owner.lease_id, owner.server_id, server_id))
+        return True
+
+    world.cloud.delete_second = delete_second
+    with running(world, world.engine()) as engine:
+        engine._notified(
+            [
+                ServerChange("second", lease_id),
+                ServerChange(own, lease_id),
+                ServerChange("nobody's"),
+                ServerChange("tagged", "no lease"),
+            ]
+        )
+    assert deleted == [(lease_id, own, "second")]
 
 
 def test_a_message_that_comes_in_the_moment_in_which_a_worker_begins_is_not_lost(world):
