@@ -213,7 +213,10 @@ class Cloud(abc.ABC):
         return None
 
     def list_servers(self) -> Iterable[ListedServer] | None:
-        """Return all servers of all projects that are not deleted; None if the cloud cannot list them all at once."""
+        """Return all servers of all projects that are not deleted; None if the cloud cannot list them all at once.
+
+        Those that the cloud cannot reach now may be missing, without a word: `find` raises `CloudUnavailable` for them.
+        """
         return None
 
     def set_tag(self, server_id: str, lease_id: str) -> None:

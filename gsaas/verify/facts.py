@@ -52,6 +52,8 @@ class Facts:
     stored: Stored
     servers: Mapping[str, ListedServer] | None = None
     """The servers of all projects, by id; None if the cloud did not answer, or cannot list them."""
+    gone: frozenset[str] = frozenset()
+    """The leases whose servers are not among these, nor known to the cloud when it was asked for each."""
     endpoints: Mapping[str, EndpointAudit] = field(default_factory=dict)
     """By host."""
     monitors: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

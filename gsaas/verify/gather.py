@@ -21,12 +21,15 @@ from gsaas.db.database import Database
 from gsaas.db.models import EndpointRow, HostRow
 from gsaas.engine import host_reports
 from gsaas.engine.agents import Agents
+from gsaas.engine.reconciler import owner_of
 from gsaas.objects.endpoint_audit import EndpointAudit
+from gsaas.objects.lifecycle import Status
 from gsaas.rpc.hosts import AgentCallFailed
 from gsaas.verify.facts import Facts, NotAsked, Stored
 
 AT_ONCE = 32
 """Agents that are asked at the same time."""
+CLOUD = "the cloud"
 
 T = TypeVar("T")
 
@@ -42,14 +45,18 @@ def gather(database: Database, cloud: Cloud, agents: Agents | None) -> Facts:
         equipped = session.scalars(select(EndpointRow.host_name)).all()
     servers, no_cloud = _servers(cloud)
     if agents is None:
-        return Facts(_stored(database, _named(servers, {})), servers, not_asked=tuple(no_cloud))
+        stored = _stored(database, _named(servers, {}))
+        gone, no_server = _gone(cloud, servers, stored)
+        return Facts(stored, servers, gone, not_asked=(*no_cloud, *no_server))
     audits, no_endpoints = _ask("endpoint", equipped, agents.endpoint.audit)
     monitors = agents.monitors
     reports, no_monitors = _ask(
         "monitor", monitored, lambda host: _report(monitors.audit(host), host)
     )
     stored = _stored(database, _named(servers, audits))
-    return Facts(stored, servers, audits, reports, (*no_cloud, *no_endpoints, *no_monitors))
+    gone, no_server = _gone(cloud, servers, stored)
+    silent = (*no_cloud, *no_server, *no_endpoints, *no_monitors)
+    return Facts(stored, servers, gone, audits, reports, silent)
 
 
 def _servers(cloud: Cloud) -> tuple[Mapping[str, ListedServer] | None, list[NotAsked]]:
@@ -57,7 +64,30 @@ def _servers(cloud: Cloud) -> tuple[Mapping[str, ListedServer] | None, list[NotA
         found = cloud.list_servers()
         return None if found is None else {one.id: one for one in found}, []
     except exceptions.CloudUnavailable as error:
-        return None, [NotAsked("the cloud", str(error))]
+        return None, [NotAsked(CLOUD, str(error))]
+
+
+def _gone(
+    cloud: Cloud, servers: Mapping[str, ListedServer] | None, stored: Stored
+) -> tuple[frozenset[str], list[NotAsked]]:
+    """Return the leases whose servers are not among *servers*, and which the cloud, asked for each, does not know.
+
+    A list may lack servers that the cloud cannot reach: Nova leaves out those of a cell whose database does not answer.
+    After the first one of them no more are asked for, as each answer takes Nova a minute.
+    """
+    gone: set[str] = set()
+    if servers is None:
+        return frozenset(), []
+    for lease in stored.leases.values():
+        if lease.status != Status.ACTIVE or not lease.has_server or lease.server_id in servers:
+            continue
+        try:
+            if cloud.find(owner_of(lease)) is None:
+                gone.add(lease.id)
+        except exceptions.CloudUnavailable as error:
+            why = f"it did not list server {lease.server_id} of lease {lease.id}, among others: {error}"
+            return frozenset(gone), [NotAsked(CLOUD, why)]
+    return frozenset(gone), []
 
 
 def _ask(
@@ -96,7 +126,7 @@ def _named(
 def _stored(database: Database, named: set[str]) -> Stored:
     with database.read() as session:
         connection = session.connection()
-        found = {one.id: one for one in orphans.stored(connection)}
+        found = {one.id: one for one in sorted(orphans.stored(connection), key=lambda one: one.id)}
         miscounted = recount.miscounted(connection)
         hosts = {one.bound_host for one in found.values() if one.bound_host is not None}
         return Stored(

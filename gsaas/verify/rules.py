@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import datetime
 import enum
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,12 +85,24 @@ def differences(facts: Facts, settle: float) -> list[Difference]:
     moving = {one.id for one in stored.leases.values() if in_flight(one, stored.now, settle)}
     found = [*_rows(stored), *_leases(stored, moving)]
     if facts.servers is not None:
-        found += _servers(stored, facts.servers, moving, settle)
+        found += _servers(stored, facts.servers, facts.gone, moving, settle)
+    bound, on_gpus = _by_host(stored)
     for host, audit in sorted(facts.endpoints.items()):
-        found += _endpoint(stored, host, audit, moving)
+        found += _endpoint(host, audit, bound[host], moving)
     for host, report in sorted(facts.monitors.items()):
-        found += _monitor(stored, host, report, moving)
+        found += _monitor(stored, host, report, on_gpus[host], moving)
     return found
+
+
+def _by_host(stored: Stored) -> tuple[Mapping[str, list[Lease]], Mapping[str, list[Lease]]]:
+    """Return the leases that are bound to each host, and those with claims of its GPUs."""
+    bound, on_gpus = defaultdict(list), defaultdict(list)
+    for lease in stored.leases.values():
+        if lease.bound_host is not None:
+            bound[lease.bound_host].append(lease)
+        for host in {claim.gpu.host_name for claim in lease.all_claims}:
+            on_gpus[host].append(lease)
+    return bound, on_gpus
 
 
 def lasting(first: Iterable[Difference], second: Iterable[Difference]) -> list[Difference]:
@@ -168,15 +181,20 @@ def _leases(stored: Stored, moving: set[str]) -> Iterator[Difference]:
 
 
 def _servers(
-    stored: Stored, servers: Mapping[str, ListedServer], moving: set[str], settle: float
+    stored: Stored,
+    servers: Mapping[str, ListedServer],
+    gone: frozenset[str],
+    moving: set[str],
+    settle: float,
 ) -> Iterator[Difference]:
     for lease in _settled(stored, moving):
         if lease.status != Status.ACTIVE or not lease.has_server:
             continue
         name, server = _lease(lease.id), servers.get(lease.server_id or "")
         if server is None:
-            said = f"the cloud has no server {lease.server_id}"
-            yield Difference("server-gone", name, said, Step(Act.RECONCILE, lease.id))
+            if lease.id in gone:
+                said = f"the cloud has no server {lease.server_id}"
+                yield Difference("server-gone", name, said, Step(Act.RECONCILE, lease.id))
             continue
         if server.host != lease.server_host:
             said = f"server {server.id} is on {server.host or 'no host'}, and was on {lease.server_host}"
@@ -201,6 +219,16 @@ def _tagged(
         said = f"it, {where}, has the tag of lease {lease_id}, which is not stored"
         yield Difference("server-of-nobody", name, said, Step(Act.REMOVE_TAG, lease_id, server.id))
         return
+    has = lease.server_id or lease.plain_server_id
+    if (
+        lease.status == Status.ACTIVE
+        and server.project_id == lease.project_id
+        and has != server.id
+        and not in_flight(lease, stored.now, settle)
+    ):
+        said = f"it, {where}, has the tag of lease {lease_id}, whose server is {has}"
+        yield Difference("server-second", name, said, Step(Act.REMOVE_TAG, lease_id, server.id))
+        return
     is_over = lease.status in (Status.ERROR, Status.RELEASED)
     # A lease that recorded its server has left that to its owner since, or the engine deletes it.
     never_had = lease.server_id is None and CREATION not in (lease.timings or {})
@@ -216,10 +244,9 @@ def _tagged(
 
 
 def _endpoint(
-    stored: Stored, host: str, audit: EndpointAudit, moving: set[str]
+    host: str, audit: EndpointAudit, bound: Sequence[Lease], moving: set[str]
 ) -> Iterator[Difference]:
     has = {binding.port_id: binding for binding in audit.bindings}
-    bound = [lease for lease in stored.leases.values() if lease.bound_host == host]
     for lease in bound:
         if lease.id in moving or lease.status != Status.ACTIVE or len(lease.claims) < lease.count:
             continue
@@ -273,13 +300,8 @@ def _how_wrong(present: Binding | LocalBinding, wanted: Binding | LocalBinding) 
 
 
 def _monitor(
-    stored: Stored, host: str, report: Mapping[str, Any], moving: set[str]
+    stored: Stored, host: str, report: Mapping[str, Any], there: Sequence[Lease], moving: set[str]
 ) -> Iterator[Difference]:
-    there = [
-        lease
-        for lease in stored.leases.values()
-        if any(claim.gpu.host_name == host for claim in lease.all_claims)
-    ]
     step = Step(Act.UPDATE_GPU_HOST, host)
     all_wanted = desired_state.desired(host, 0, there, stored.addresses)
     settled = [lease for lease in there if lease.id not in moving]

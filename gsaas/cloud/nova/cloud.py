@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import datetime
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -186,11 +186,10 @@ class NovaCloud(Cloud):
         found = map(servers.placement, self._list({"all_tenants": True}))
         return {server_id: host for server_id, host in found if host is not None}
 
-    def list_servers(self) -> list[ListedServer]:
-        found = self._list({"all_tenants": True})
-        if any(server["status"] == servers.UNKNOWN for server in found):
-            raise exceptions.CloudUnavailable(reason="Nova cannot reach a cell that has servers")
-        return [servers.listed(one) for one in found if one["status"] not in servers.GONE]
+    def list_servers(self) -> Iterator[ListedServer]:
+        for one in self._list({"all_tenants": True}):
+            if one["status"] not in servers.GONE:
+                yield servers.listed(one)
 
     def set_tag(self, server_id: str, lease_id: str) -> None:
         try:
@@ -265,18 +264,25 @@ class NovaCloud(Cloud):
             "project_id": owner.project_id,
             "tags": server_tags.tag(owner.lease_id),
         }
-        return servers.oldest(self._list(query), owner.since)
+        return servers.oldest(list(self._list(query)), owner.since)
 
-    def _list(self, query: dict[str, Any]) -> list[servers.Document]:
-        try:
-            with translated_errors("Nova"):
-                # limit=-1: one page after the other, until there is none.
-                found = self._client_factory.for_service().nova.servers.list(
-                    search_opts={**query, "limit": _PAGE}, limit=-1
-                )
-                return [server.to_dict() for server in found]
-        except RequestRejected as rejected:
-            raise _misconfigured("Nova", rejected) from rejected
+    def _list(self, query: dict[str, Any]) -> Iterator[servers.Document]:
+        """Yield servers, read page by page: those of a large cloud do not fit into memory at once.
+
+        Nova leaves out the servers of a cell that it cannot reach, and does not say so.
+        """
+        nova = self._client_factory.for_service().nova
+        marker = None
+        while True:
+            try:
+                with translated_errors("Nova"):
+                    page = nova.servers.list(search_opts=query, limit=_PAGE, marker=marker)
+            except RequestRejected as rejected:
+                raise _misconfigured("Nova", rejected) from rejected
+            if not page:
+                return
+            yield from (server.to_dict() for server in page)
+            marker = page[-1].id
 
     def _ports(self, server_id: str) -> list[servers.Document]:
         try:

@@ -92,6 +92,13 @@ def tag_server_of_nobody(cloud: Cloud) -> None:
     cloud.world.cloud.tagged["s-1"] = ListedServer("s-1", "blue", HOST, frozenset({GHOST}))
 
 
+def tag_second_server(cloud: Cloud) -> None:
+    server = ListedServer(
+        "s-2", cloud.world.lease(cloud.vm).project_id, HOST, frozenset({cloud.vm})
+    )
+    cloud.world.cloud.tagged["s-2"] = server
+
+
 def make_server_after_failure(cloud: Cloud) -> None:
     """Nova makes a server although its request failed, and nobody tells GSaaS of it."""
     cloud.world.cloud.refusal = "no valid host was found"
@@ -307,6 +314,7 @@ DAMAGES: dict[str, Damage] = {
     "a server has the tag of a lease that never was": Damage(
         tag_server_of_nobody, {"server-of-nobody"}
     ),
+    "a second server has the tag of a lease": Damage(tag_second_server, {"server-second"}),
     "a server appears after its lease has failed": Damage(
         make_server_after_failure, {"server-outlived"}
     ),

@@ -7,7 +7,8 @@ import datetime
 
 import pytest
 
-from gsaas.cloud.base import ServerStatus
+from gsaas import exceptions
+from gsaas.cloud.base import Owner, Server, ServerStatus
 from gsaas.gpgpums.move_changes import Target
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.move import Kind
@@ -130,6 +131,35 @@ def test_who_does_not_answer_is_named_and_the_others_are_compared(
     found = {one.kind for one in rules.differences(facts, 0)}
     assert found == everything - {of_silent[silence]}
     assert told in found
+
+
+def test_a_server_that_the_cloud_cannot_reach_is_not_gone(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nova leaves the servers of a cell that is down out of its list, and does not say so."""
+    damages.lose_binding(cloud)
+
+    def find(owner: Owner) -> Server:
+        asked.append(owner.lease_id)
+        raise exceptions.CloudUnavailable(reason="Nova cannot reach the cell that has the server")
+
+    asked: list[str] = []
+    cloud.active(cloud.world.launch())
+    monkeypatch.setattr(cloud.world.cloud, "list_servers", list)
+    monkeypatch.setattr(cloud.world.cloud, "find", find)
+    facts = cloud.facts()
+    assert {one.kind for one in rules.differences(facts, 0)} == {"binding-missing"}
+    assert [each.who for each in facts.not_asked] == ["the cloud"]
+    assert "cannot reach the cell" in facts.not_asked[0].why
+    assert len(asked) == 1  # each answer takes Nova a minute
+
+
+def test_a_server_that_the_cloud_did_not_list_is_asked_for(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloud.world.cloud, "list_servers", list)
+    assert cloud.differences() == []
+    assert cloud.facts().not_asked == ()
 
 
 def test_a_repair_that_fails_is_told_and_the_others_are_done(cloud: Cloud) -> None:
