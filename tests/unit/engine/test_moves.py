@@ -145,19 +145,6 @@ def test_a_move_ends_on_one_side_wherever_the_engine_is_killed(make_world):
 
 
 @pytest.mark.slow
-def test_a_move_within_a_host_ends_on_one_side_wherever_the_engine_is_killed(make_world):
-    def within(world):
-        lease_id = launched(world)
-        (gpu,) = {"GPU-0", "GPU-1"} - {world.gpu_of(lease_id)}
-        world.move(lease_id, gpu_uuid=gpu)
-        return lease_id
-
-    kill_after_every_effect(
-        make_world, within, lambda world, lease_id: world.check_settled(lease_id, GPU_HOST)
-    )
-
-
-@pytest.mark.slow
 def test_a_move_that_is_undone_leaves_the_lease_as_it_was_wherever_the_engine_is_killed(make_world):
     def connected(world):
         lease_id = moving(world)
