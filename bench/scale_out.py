@@ -30,7 +30,7 @@ from typing import Any
 from oslo_utils import timeutils, uuidutils
 from sqlalchemy import func, insert, select
 
-from bench.report import machine, median
+from bench.report import machine, median, progress
 from gsaas.db import migration, models
 from gsaas.db.database import Database
 from gsaas.gpgpums.claims import Claims, Tuning
@@ -48,7 +48,7 @@ THREADS = 8
 SECONDS = 4.0
 WARM_UP = 1.0
 """Seconds for which a process works before it is measured: it compiles each statement when it first needs it."""
-ROUNDS = 5
+ROUNDS = 3
 GPUS_PER_HOST = 8
 MEMORY_MB = 8192
 REQUEST = Request(1, "shared", 1024)
@@ -78,6 +78,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     controls: list[dict[str, Any]] = []
     huge: list[dict[str, Any]] = []
     for name, kind in SERVERS.items():
+        progress(f"{name}: its databases")
         with kind() as server, halves(server) as cores:
             urls = {size: new_database(server, f"gpus_{size}", size) for size in sizes}
             apart = [
@@ -85,6 +86,7 @@ def run(quick: bool = False) -> dict[str, Any]:
                 for number in range(processes[-1])
             ]
             for turn in range(rounds):
+                progress(f"{name}: round {turn + 1} of {rounds}")
                 for size, number in itertools.product(sizes, processes):
                     found = measure(server, [urls[size]] * number, seconds, cores)
                     where = {"database": name, "gpus": size, "processes": number}
@@ -93,6 +95,7 @@ def run(quick: bool = False) -> dict[str, Any]:
                 where = {"database": name, "gpus": sizes[-1], "processes": processes[-1]}
                 controls.append({**where, "round": turn, **found})
             if not quick:
+                progress(f"{name}: {HUGE:,} GPUs")
                 url = new_database(server, "huge", HUGE)
                 huge.append({"database": name, "gpus": HUGE, **measure_huge(url)})
     rows = [*summary(measured), *control(measured, controls, sizes, processes), *huge]
