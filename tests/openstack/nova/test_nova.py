@@ -26,6 +26,7 @@ from gsaas.cloud.nova import cloud as nova_cloud
 from gsaas.cloud.nova.cloud import NovaCloud
 from gsaas.context import RequestContext
 from gsaas.db import leases
+from gsaas.engine.reconciler import owner_of
 from gsaas.objects.lifecycle import Status
 from gsaas.objects.timings import ACTIVATION, PHASES
 from tests.openstack import tokens
@@ -461,6 +462,30 @@ def test_what_changed_is_read_page_by_page_and_deleted_servers_too(
     # An engine that has just started learns from `server_hosts` which servers are gone.
     found = [change.server_id for change in launches.cloud.server_changes(None)]
     assert lease.server_id not in found
+
+
+def test_a_second_server_of_a_lease_is_deleted_and_one_with_its_tag_alone_stays(
+    launches: Launches, owner: RequestContext, admin: Connection, tenant: Connection, made: Callable
+):
+    lease = launches.active(owner)
+    shown = admin.compute.get(f"/servers/{lease.server_id}", microversion="2.90").json()["server"]
+
+    def boot(name: str, **more: str) -> str:
+        """As a request that was sent twice."""
+        body = {"name": name, **launches.least, "tags": [server_tags.tag(lease.id)], **more}
+        answer = tenant.compute.post("/servers", json={"server": body}, microversion="2.90")
+        return answer.json()["server"]["id"]
+
+    second = boot("second", user_data=shown["OS-EXT-SRV-ATTR:user_data"])
+    tagged = boot("tagged")
+    belongs = owner_of(launches.lease(lease.id))
+    assert launches.cloud.delete_second(belongs, second)
+    assert not launches.cloud.delete_second(belongs, tagged)
+    assert not launches.cloud.delete_second(belongs, lease.server_id)
+    expected = {lease.server_id, tagged}
+    launches.await_that(lambda: {server.id for server in made(lease.id)} == expected)
+    tenant.compute.delete_server(tagged)
+    launches.await_that(lambda: len(made(lease.id)) == 1)
 
 
 def test_a_nova_that_is_away_for_a_while_disturbs_nothing_that_works(
