@@ -15,6 +15,7 @@ from gsaas.api import rbac
 from gsaas.api.decisions import DecisionCache
 from gsaas.cloud import base as cloud
 from gsaas.db import processes
+from gsaas.db.database import Database
 from gsaas.db.stored_leases import StoredLeases
 from gsaas.engine.agents import Agents
 from gsaas.engine.reconciler import LeaseReconciler
@@ -49,10 +50,8 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     try:
         drivers = Drivers(conf)
         servers = cloud.load(conf.engine.cloud, conf)
-        keys = keyring.from_conf(conf)
-        gpu_network = GpuNetwork.of(conf.gpu_network.prefixes, conf.gpu_network.hosts)
     except ValueError as error:
-        raise service.Unstartable(f"the configuration cannot be used: {error}") from error
+        raise _unusable(error) from error
     database = service.database(conf)
     parts.callback(database.close)
     bus = service.bus(conf)
@@ -64,48 +63,10 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
             f"notifications cannot be sent: {error}; correct transport_url in [oslo_messaging_notifications]"
         ) from error
     parts.callback(notifications.close)
-    agents = Agents(
-        EndpointClient(bus, conf.engine.endpoint_timeout), MonitorClient(bus), gpu_network
-    )
-    announcer = Announcer(EngineClient(bus), ApiClient(bus))
     try:
-        claims = Claims.from_conf(
-            conf,
-            database,
-            drivers,
-            announce=counted.counting_launches(announcer),
-        )
-        plain_servers = PlainServers.from_conf(
-            conf,
-            database,
-            claims,
-            servers,
-            drivers,
-            quotas=limits.load(conf),
-            stored=StoredLeases(database, conf.api.most_leases_stored),
-            may_launch=DecisionCache(rbac.enforcer(conf)).may_launch,
-        )
+        engine = compose(conf, drivers, database, bus, servers, notifications)
     except ValueError as error:
-        raise service.Unstartable(f"the configuration cannot be used: {error}") from error
-    reconciler = LeaseReconciler(
-        conf,
-        database=database,
-        claims=claims,
-        cloud=servers,
-        remoting=drivers.named,
-        agents=agents,
-        announce=announcer.status_changed,
-    )
-    engine = Engine(
-        conf,
-        database=database,
-        bus=bus,
-        reconciler=reconciler,
-        claims=claims,
-        keyring=keys,
-        audit=notifications.audit,
-        plain_servers=plain_servers,
-    )
+        raise _unusable(error) from error
     parts.callback(engine.stop)
     engine.start()
     reports.add_section("Engine", engine.describe)
@@ -119,6 +80,54 @@ def start(conf: cfg.ConfigOpts, parts: ExitStack) -> None:
     ).start()
     if conf.engine.metrics_listen:
         parts.callback(_serve_metrics(conf.engine.metrics_listen))
+
+
+def compose(
+    conf: cfg.ConfigOpts,
+    drivers: Drivers,
+    database: Database,
+    bus: rpc.Bus,
+    servers: cloud.Cloud,
+    notifications: Notifications,
+) -> Engine:
+    """Return an engine of these parts, not yet started; raises `ValueError` if *conf* cannot be used."""
+    network = GpuNetwork.of(conf.gpu_network.prefixes, conf.gpu_network.hosts)
+    agents = Agents(EndpointClient(bus, conf.engine.endpoint_timeout), MonitorClient(bus), network)
+    announcer = Announcer(EngineClient(bus), ApiClient(bus))
+    claims = Claims.from_conf(
+        conf, database, drivers, announce=counted.counting_launches(announcer)
+    )
+    return Engine(
+        conf,
+        database=database,
+        bus=bus,
+        reconciler=LeaseReconciler(
+            conf,
+            database=database,
+            claims=claims,
+            cloud=servers,
+            remoting=drivers.named,
+            agents=agents,
+            announce=announcer.status_changed,
+        ),
+        claims=claims,
+        keyring=keyring.from_conf(conf),
+        audit=notifications.audit,
+        plain_servers=PlainServers.from_conf(
+            conf,
+            database,
+            claims,
+            servers,
+            drivers,
+            quotas=limits.load(conf),
+            stored=StoredLeases(database, conf.api.most_leases_stored),
+            may_launch=DecisionCache(rbac.enforcer(conf)).may_launch,
+        ),
+    )
+
+
+def _unusable(error: ValueError) -> service.Unstartable:
+    return service.Unstartable(f"the configuration cannot be used: {error}")
 
 
 def _serve_metrics(listen: str) -> Callable[[], None]:

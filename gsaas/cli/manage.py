@@ -191,7 +191,7 @@ def purge(
     settings: cfg.ConfigOpts, older_than: int | None, batch: int, dry_run: bool, format: str
 ) -> int:
     """Delete leases that were released more than *older_than* days ago, *batch* at a time. Returns the exit status."""
-    from gsaas.db import history, projects, request_keys
+    from gsaas.db import history
 
     days = settings.engine.keep_released if older_than is None else older_than
     moment = timeutils.utcnow() - datetime.timedelta(days=days)
@@ -200,12 +200,7 @@ def purge(
             with database.reading() as connection:
                 found = history.released_before(connection, moment)
         else:
-            found = sum(_in_batches(database, lambda one: history.purge(one, moment, batch)))
-            few = min(batch, 500)
-            for _ in _in_batches(database, lambda one: request_keys.purge(one, few)):
-                pass
-            for _ in _in_batches(database, lambda one: projects.purge(one, few)):
-                pass
+            found = delete_released(database, moment, batch)
     if format == "json":
         before = f"{moment.isoformat(timespec='seconds')}Z"
         print(json.dumps({"released_before": before, "leases": found, "dry_run": dry_run}))
@@ -213,6 +208,22 @@ def purge(
         did = "would delete" if dry_run else "deleted"
         print(f"{did} {found} leases that were released before {moment:%Y-%m-%d %H:%M} UTC")
     return EXIT_OK
+
+
+def delete_released(database: Database, moment: datetime.datetime, batch: int) -> int:
+    """Delete leases released before *moment* (UTC), and keys and projects that are not needed; return how many leases.
+
+    At most *batch* rows at a time.
+    """
+    from gsaas.db import history, projects, request_keys
+
+    found = sum(_in_batches(database, lambda one: history.purge(one, moment, batch)))
+    few = min(batch, 500)
+    for _ in _in_batches(database, lambda one: request_keys.purge(one, few)):
+        pass
+    for _ in _in_batches(database, lambda one: projects.purge(one, few)):
+        pass
+    return found
 
 
 def _in_batches(database: Database, purge_some: Callable[[Connection], int]) -> Iterator[int]:

@@ -52,43 +52,57 @@ def deploy(conf: cfg.ConfigOpts) -> tuple[Wsgi, list[Callable[[], object]]]:
     database = Database.connect(conf, max_retries=0)
     bus = rpc.connect(conf)
     servers = cloud.load(conf.engine.cloud, conf)
-    subscriptions = LeaseSubscriptions(conf.queue.long_polls)
-    subscriptions.on_subscribe = ApiListener(bus, subscriptions.notify).start
-    claims = Claims.from_conf(
-        conf,
-        database,
-        drivers,
-        announce=counted.counting_launches(
-            Announcer(EngineClient(bus), ApiClient(bus), subscriptions.notify)
-        ),
-        is_client_waiting=subscriptions.is_client_waiting,
-    )
-    service = ApiService(
-        conf,
-        database=database,
-        claims=claims,
-        engine=EngineClient(bus),
-        cloud=servers,
-        drivers=drivers,
-        subscriptions=subscriptions,
-        notifications=Notifications(conf, database, *notifiers.connect(conf, "gsaas-api")),
-    )
+    notifications = Notifications(conf, database, *notifiers.connect(conf, PROCESS))
+    service = compose(conf, drivers, database, bus, servers, notifications)
     app = create_app(service, _authenticator(conf))
     reports.prepare(conf)
     reports.add_section(
         "API",
         lambda: {
             "database connections": database.engine.pool.status(),
-            "leases that long polls wait for": subscriptions.leases(),
+            "leases that long polls wait for": service.subscriptions.leases(),
         },
     )
     return bodies.readable(filters.surround(app, conf)), [
         lambda: reports.watch(conf, PROCESS),  # in a thread, which would not survive a fork
-        lambda: claims.check(_ANY_GPU),  # reads all GPUs into memory, and loads the policies
+        # Reads all GPUs into memory, and loads the policies.
+        lambda: service.claims.check(_ANY_GPU),
         lambda: rpc.check(bus),
         servers.connect,
         lambda: processes.keep_recording(database, PROCESS, threading.Event()),
     ]
+
+
+def compose(
+    conf: cfg.ConfigOpts,
+    drivers: Drivers,
+    database: Database,
+    bus: rpc.Bus,
+    servers: cloud.Cloud,
+    notifications: Notifications,
+) -> ApiService:
+    """Return an API worker of these parts, for `create_app`; raises `ValueError` if *conf* cannot be used."""
+    engine = EngineClient(bus)
+    subscriptions = LeaseSubscriptions(conf.queue.long_polls)
+    subscriptions.on_subscribe = ApiListener(bus, subscriptions.notify).start
+    announcer = Announcer(engine, ApiClient(bus), subscriptions.notify)
+    claims = Claims.from_conf(
+        conf,
+        database,
+        drivers,
+        announce=counted.counting_launches(announcer),
+        is_client_waiting=subscriptions.is_client_waiting,
+    )
+    return ApiService(
+        conf,
+        database=database,
+        claims=claims,
+        engine=engine,
+        cloud=servers,
+        drivers=drivers,
+        subscriptions=subscriptions,
+        notifications=notifications,
+    )
 
 
 def _authenticator(conf: cfg.ConfigOpts) -> Authenticate:
