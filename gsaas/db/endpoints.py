@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, bindparam, func, select
 from sqlalchemy.orm import Session
 
 from gsaas import exceptions
@@ -16,6 +16,14 @@ from gsaas.db.ordering import order_of, row_values
 
 SORT_KEYS = {"host": EndpointRow.host_name, "seen_at": EndpointRow.seen_at}
 """Columns that a list of endpoints may be sorted by."""
+
+
+_ENDPOINT = select(EndpointRow).where(EndpointRow.host_name == bindparam("this"))
+_GPU_ADDRESSES = (
+    select(HostRow.name, func.coalesce(EndpointRow.gpu_address, HostRow.gpu_address))
+    .outerjoin(EndpointRow, EndpointRow.host_name == HostRow.name)
+    .where(HostRow.name.in_(bindparam("these", expanding=True)))
+)
 
 
 def register(session: Session, host_name: str, report: dict[str, Any]) -> None:
@@ -36,7 +44,7 @@ def register(session: Session, host_name: str, report: dict[str, Any]) -> None:
 
 def get(session: Session, host_name: str) -> EndpointRow:
     """Return the endpoint of one host; raises `NotFound`."""
-    endpoint = session.scalar(select(EndpointRow).where(EndpointRow.host_name == host_name))
+    endpoint = session.scalar(_ENDPOINT, {"this": host_name})
     if endpoint is None:
         raise exceptions.NotFound(noun="endpoint", id=host_name)
     return endpoint
@@ -44,12 +52,8 @@ def get(session: Session, host_name: str) -> EndpointRow:
 
 def gpu_addresses(session: Session, host_names: Collection[str]) -> dict[str, str]:
     """Return the addresses on the GPU network of these hosts, by host; without hosts that have not reported one."""
-    query = (
-        select(HostRow.name, func.coalesce(EndpointRow.gpu_address, HostRow.gpu_address))
-        .outerjoin(EndpointRow, EndpointRow.host_name == HostRow.name)
-        .where(HostRow.name.in_(host_names))
-    )
-    return {name: address for name, address in session.execute(query) if address is not None}
+    found = session.execute(_GPU_ADDRESSES, {"these": list(host_names)})
+    return {name: address for name, address in found if address is not None}
 
 
 def page(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 from functools import partial
 
-from sqlalchemy import Connection, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from gsaas.db import clock
 from gsaas.db.change_numbers import LIFETIME
@@ -22,6 +22,9 @@ _GPUS, _WRITERS = table_of(GpuRow), table_of(GpuWriterRow)
 
 FORMER_AFTER = datetime.timedelta(seconds=2 * LIFETIME)
 """The age of a writer that is no longer in use; no harm is done if it is."""
+
+_FORMER = select(_WRITERS.c.id).where(_WRITERS.c.created_at < bindparam("before"))
+_UNNUMBERED_GPU = select(_GPUS.c.uuid).where(_GPUS.c.change_number < PER_WRITER).limit(1)
 
 UNNUMBERED = 0
 """The writer of rows that have not changed since before there were change numbers."""
@@ -47,12 +50,8 @@ def tidy(database: Database) -> None:
 
 def former(connection: Connection) -> list[int]:
     """Return the writers that are no longer in use and may have rows."""
-    query = select(_WRITERS.c.id).where(
-        _WRITERS.c.created_at < clock.now(connection) - FORMER_AFTER
-    )
-    found = list(connection.scalars(query))
-    unnumbered = select(_GPUS.c.uuid).where(_GPUS.c.change_number < PER_WRITER).limit(1)
-    return [*found, *([] if connection.scalar(unnumbered) is None else [UNNUMBERED])]
+    found = list(connection.scalars(_FORMER, {"before": clock.now(connection) - FORMER_AFTER}))
+    return [*found, *([] if connection.scalar(_UNNUMBERED_GPU) is None else [UNNUMBERED])]
 
 
 def renumber(connection: Connection, writer: int, at_most: int) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, exists, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, select, update
 from sqlalchemy.orm import Session, joinedload, selectinload
 
 from gsaas import exceptions
@@ -50,6 +50,16 @@ SORT_KEYS = {
 """Columns that a list of hosts may be sorted by."""
 
 _WHOLE = (selectinload(HostRow.gpus), joinedload(HostRow.endpoint))
+
+# Statements that each report or step needs are made once: that takes as long as to execute one.
+_MONITOR_REPORTS = select(HostRow.name, HostRow.monitor_report).where(
+    HostRow.name.in_(bindparam("these", expanding=True)), HostRow.monitor_report.is_not(None)
+)
+_WITH_GPU_ADDRESS = (
+    select(HostRow.name)
+    .where(HostRow.gpu_address == bindparam("this"), HostRow.forgotten.is_(False))
+    .union(select(EndpointRow.host_name).where(EndpointRow.gpu_address == bindparam("this")))
+)
 
 MISSED_REPORTS = 3.5
 """A monitor may be silent for this many of its report intervals, even if that is longer than the timeout."""
@@ -358,11 +368,7 @@ def with_monitor(session: Session) -> list[str]:
 
 def with_gpu_address(session: Session, address: str) -> list[str]:
     """Return the hosts whose monitor or endpoint has reported this address on the GPU network; not forgotten ones."""
-    monitors = select(HostRow.name).where(
-        HostRow.gpu_address == address, HostRow.forgotten.is_(False)
-    )
-    endpoints = select(EndpointRow.host_name).where(EndpointRow.gpu_address == address)
-    return sorted(session.scalars(monitors.union(endpoints)))
+    return sorted(session.scalars(_WITH_GPU_ADDRESS, {"this": address}))
 
 
 def gpu_addresses_of(session: Session, name: str) -> list[str]:
@@ -391,10 +397,8 @@ def forget_addresses(session: Session, name: str, addresses: Collection[str]) ->
 
 def monitor_reports(session: Session, names: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return the last reports on daemons and fences of these hosts, by host; hosts without a report are left out."""
-    query = select(HostRow.name, HostRow.monitor_report).where(
-        HostRow.name.in_(names), HostRow.monitor_report.is_not(None)
-    )
-    return {row.name: row.monitor_report for row in session.execute(query)}
+    found = session.execute(_MONITOR_REPORTS, {"these": list(names)})
+    return {row.name: row.monitor_report for row in found}
 
 
 def problems(of_gpus: Sequence[str] | None, report: Mapping[str, Any] | None) -> list[str]:

@@ -94,6 +94,32 @@ _INSERT_EVENTS = insert_rows(_EVENTS)
 _UPDATE_LEASE = update_rows(_LEASES).where(_LEASES.c.id == bindparam("this"))
 _UPDATE_LEASES = update_rows(_LEASES).where(_LEASES.c.id.in_(bindparam("these", expanding=True)))
 
+_OLDEST_FIRST = (_LEASES.c.created_at, _LEASES.c.id)
+_UNSETTLED = (
+    select(_LEASES.c.id)
+    .where(
+        or_(
+            _LEASES.c.status.in_([Status.CLAIMED, Status.BOOTING, Status.RELEASING]),
+            and_(
+                _LEASES.c.status == Status.ERROR,
+                or_(
+                    exists().where(_CLAIMS.c.lease_id == _LEASES.c.id),
+                    _LEASES.c.server_id.is_not(None),
+                    _LEASES.c.bound_host.is_not(None),
+                    _LEASES.c.admitted_address.is_not(None),
+                ),
+            ),
+        )
+    )
+    .order_by(*_OLDEST_FIRST)
+)
+# By itself, so that the index finds it: most leases are ACTIVE.
+_MOVING = (
+    select(_LEASES.c.id)
+    .where(_LEASES.c.moving.is_not(None), _LEASES.c.status == Status.ACTIVE)
+    .order_by(*_OLDEST_FIRST)
+)
+
 _CLAIM_COLUMNS = tuple(
     _CLAIMS.c[field.name] for field in dataclasses.fields(Claim) if field.name != "claimed_gpu"
 )
@@ -559,24 +585,7 @@ def unsettled(connection: Connection) -> list[str]:
     They are CLAIMED, BOOTING or RELEASING, or cGPUs of them move, or they are in ERROR with claims, a server, a binding
     or an admission left.
     """
-    something_left = or_(
-        exists().where(_CLAIMS.c.lease_id == _LEASES.c.id),
-        _LEASES.c.server_id.is_not(None),
-        _LEASES.c.bound_host.is_not(None),
-        _LEASES.c.admitted_address.is_not(None),
-    )
-    on_the_way = _LEASES.c.status.in_([Status.CLAIMED, Status.BOOTING, Status.RELEASING])
-    query = select(_LEASES.c.id).where(
-        or_(on_the_way, and_(_LEASES.c.status == Status.ERROR, something_left))
-    )
-    # By itself, so that the index finds it: most leases are ACTIVE.
-    moving = select(_LEASES.c.id).where(
-        _LEASES.c.moving.is_not(None), _LEASES.c.status == Status.ACTIVE
-    )
-    return [
-        *connection.scalars(_oldest_first(query)),
-        *connection.scalars(_oldest_first(moving)),
-    ]
+    return [*connection.scalars(_UNSETTLED), *connection.scalars(_MOVING)]
 
 
 def servers(connection: Connection, status: Status) -> list[tuple[str, str | None, str | None]]:
@@ -680,7 +689,7 @@ def forget_daemons(
 
 
 def _oldest_first(query: Select[Any]) -> Select[Any]:
-    return query.order_by(_LEASES.c.created_at, _LEASES.c.id)
+    return query.order_by(*_OLDEST_FIRST)
 
 
 def _hosts(connection: Connection, names: Collection[str]) -> dict[str, GpuHost]:

@@ -21,6 +21,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Select,
+    bindparam,
     delete,
     exists,
     func,
@@ -58,6 +59,17 @@ _AT_ONCE = 500
 
 _RESERVATIONS, _SHARES = table_of(ReservationRow), table_of(ReservedShareRow)
 _GPUS, _HOSTS, _VERSIONS = table_of(GpuRow), table_of(HostRow), table_of(PoolVersionRow)
+
+_IS_LIVE = _RESERVATIONS.c.status.in_(LIVE)
+_WAITING = (
+    select(_RESERVATIONS.c.id)
+    .where(
+        _IS_LIVE,
+        _RESERVATIONS.c.start_at <= bindparam("before"),
+        exists().where(_SHARES.c.reservation_id == _RESERVATIONS.c.id, _SHARES.c.kept.is_(False)),
+    )
+    .order_by(_RESERVATIONS.c.start_at)
+)
 
 SORT_KEYS = {
     **{
@@ -168,16 +180,12 @@ def get(
 
 def live(connection: Connection) -> list[Reservation]:
     """Return all reservations that have shares, the earliest first."""
-    return _read(connection, _SELECT.where(_is_live()).order_by(_RESERVATIONS.c.start_at))
+    return _read(connection, _SELECT.where(_IS_LIVE).order_by(_RESERVATIONS.c.start_at))
 
 
 def waiting(connection: Connection, before: datetime.datetime) -> list[str]:
     """Return the ids of the reservations that begin by *before* and lack some of their shares, the earliest first."""
-    waits = exists().where(
-        _SHARES.c.reservation_id == _RESERVATIONS.c.id, _SHARES.c.kept.is_(False)
-    )
-    query = select(_RESERVATIONS.c.id).where(_is_live(), _RESERVATIONS.c.start_at <= before, waits)
-    return list(connection.scalars(query.order_by(_RESERVATIONS.c.start_at)))
+    return list(connection.scalars(_WAITING, {"before": before}))
 
 
 def gpus_of(connection: Connection, found: Iterable[Reservation]) -> dict[str, Any]:
@@ -225,7 +233,7 @@ def page(
 def number_of(connection: Connection, project_id: str) -> int:
     """Return how many reservations of a project have shares."""
     query = select(func.count()).select_from(_RESERVATIONS)
-    query = query.where(_RESERVATIONS.c.project_id == project_id, _is_live())
+    query = query.where(_RESERVATIONS.c.project_id == project_id, _IS_LIVE)
     return connection.scalars(query).one()
 
 
@@ -346,10 +354,6 @@ def _note(
         at = clock.now(connection)
         change = changes.ReservationChange(reservation_id, event, str(status), at, moved_from)
         changes.note(connection, change)
-
-
-def _is_live() -> ColumnElement[bool]:
-    return _RESERVATIONS.c.status.in_(LIVE)
 
 
 def _read(connection: Connection, query: Select[Any], *, lock: bool = False) -> list[Reservation]:
