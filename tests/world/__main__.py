@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="run this one only")
     parser.add_argument("--trace", action="store_true", help="tell its story")
     parser.add_argument("--shrink", type=int, metavar="SEED")
-    parser.add_argument("--plant", help="a bug of tests.world.planted")
+    parser.add_argument("--planted", metavar="BUG", help="plant a bug of tests.world.planted")
     parser.add_argument("--until-broken", action="store_true", help="end at the first broken rule")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(argv)
@@ -34,9 +34,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.environ["PYTHONHASHSEED"] = HASHES
         os.execv(sys.executable, [sys.executable, "-m", "tests.world", *(argv or sys.argv[1:])])
     if options.shrink is not None:
-        return _shrink(options.shrink, options.plant)
+        return _shrink(options.shrink, options.planted)
     if options.seed is not None:
-        return _one(options.seed, options.plant, tell=options.trace)
+        return _one(options.seed, options.planted, tell=options.trace)
     return _many(options)
 
 
@@ -54,15 +54,15 @@ def _many(options: argparse.Namespace) -> int:
     seeds = range(options.first, options.first + options.seeds)
     counted: Counter[str] = Counter()
     broken: dict[int, list[str]] = {}
-    points = 0
-    done = 0
+    points, fewest, done = 0, sys.maxsize, 0
     with ProcessPoolExecutor(options.jobs, initializer=_pin) as pool:
-        running = [pool.submit(_run_alone, seed, options.plant) for seed in seeds]
+        running = [pool.submit(_run_alone, seed, options.planted) for seed in seeds]
         for each in as_completed(running):
             outcome = each.result()
             done += 1
             counted.update(outcome["counted"])
             points += outcome["points"]
+            fewest = min(fewest, outcome["points"])
             if outcome["broken"]:
                 broken[outcome["seed"]] = outcome["broken"]
                 if not options.json:
@@ -72,7 +72,7 @@ def _many(options: argparse.Namespace) -> int:
                     break
     took = time.monotonic() - began
     if options.json:
-        found = {"counted": counted, "broken": broken, "points": points, "seeds": done}
+        found = {"counted": counted, "broken": broken, "fewest_points": fewest, "seeds": done}
         print(json.dumps(found))
     else:
         print(

@@ -13,6 +13,8 @@ Nothing here knows what the tasks do.
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import random
 import sys
 from collections.abc import Callable
@@ -83,6 +85,8 @@ class Scheduler:
         self.on_ended: Callable[[Process], None] = lambda _: None
         """Called when the last task of a process that was killed has ended."""
         self.on_crash: Callable[[Task, BaseException], None] = lambda *_: None
+        self.on_effect: Callable[[str], None] = lambda _: None
+        """Called after each effect, before anything else happens."""
         self._eagerness = eagerness
         self._most_points = most_points
         self._dying: list[Task] = []
@@ -90,6 +94,11 @@ class Scheduler:
         """The task of whoever made this."""
         self.tasks = [self.driver]
         self.current = self.driver
+        self._ready = [self.driver]
+        """Those that wait for nothing, the one that runs among them."""
+        self._timers: list[tuple[float, int, Task]] = []
+        """A heap of the moments for which tasks wait; one that does not wait for it any more is passed over."""
+        self._serials = itertools.count()
 
     # -- for tasks ----------------------------------------------------------------------------------
 
@@ -98,6 +107,7 @@ class Scheduler:
         stack = greenlet(lambda *_: self._run(task, call), self.driver.stack)
         task = Task(name, process or self.current.process, stack)
         self.tasks.append(task)
+        self._ready.append(task)
         if not task.process.is_alive:
             self._dying.append(task)
         return task
@@ -123,6 +133,8 @@ class Scheduler:
         A process that may be killed at any point is rarely killed at the few that matter.
         """
         process = self.current.process
+        if process.is_alive:
+            self.on_effect(kind)
         if process.is_alive and process.dies_after == kind:
             process.survives -= 1
             if process.survives < 0:
@@ -138,6 +150,9 @@ class Scheduler:
         if waiting is not None:
             waiting.append(task)
         task.is_ready, task.until, task.was_woken = False, until, False
+        self._ready.remove(task)
+        if until is not None:
+            heapq.heappush(self._timers, (until, next(self._serials), task))
         try:
             self.points += 1
             self._hand_over(self._draw())
@@ -155,7 +170,8 @@ class Scheduler:
         chosen = waiting[:number]
         del waiting[: len(chosen)]
         for task in chosen:
-            task.is_ready, task.until, task.was_woken = True, None, True
+            task.was_woken = True
+            self._make_ready(task)
 
     def join(self, task: Task, timeout: float | None = None) -> None:
         """Wait until *task* has ended."""
@@ -187,29 +203,34 @@ class Scheduler:
             return self._give_up(f"{self._most_points} points were passed")
         while True:
             now = self.now
-            ready = [
-                task
-                for task in self.tasks
-                if (task.is_ready or (task.until is not None and task.until <= now))
-                and task.process.stands_still_until <= now
-            ]
+            while self._timers and (
+                (moment := self._timers[0][0]) <= now or self._timers[0][2].until != moment
+            ):
+                task = heapq.heappop(self._timers)[2]
+                if task.until == moment:
+                    self._make_ready(task)
+            ready = [task for task in self._ready if task.process.stands_still_until <= now]
             if ready:
                 if len(ready) == 1:
                     return ready[0]
                 return ready[int(self.chance.random() * len(ready))]
-            moments = [
-                max(now if task.is_ready else task.until or now, task.process.stands_still_until)
-                for task in self.tasks
-                if task.is_ready or task.until is not None
-            ]
+            moments = [task.process.stands_still_until for task in self._ready]
+            if self._timers:
+                moments.append(self._timers[0][0])
             if not moments:
                 return self._give_up("every task waits for another one")
-            self.now = max(now, min(moments))
+            self.now = min(moments)
+
+    def _make_ready(self, task: Task) -> None:
+        task.until = None
+        if not task.is_ready:
+            task.is_ready = True
+            self._ready.append(task)
 
     def _give_up(self, why: str) -> Task:
         self._most_points = sys.maxsize
         self.driver.handle = Stuck(why)
-        self.driver.is_ready = True
+        self._make_ready(self.driver)
         return self.driver
 
     def _hand_over(self, task: Task) -> None:
@@ -218,7 +239,7 @@ class Scheduler:
             self.switches += 1
             self.current = task
             task.stack.switch()
-        me.is_ready, me.until = True, None
+        self._make_ready(me)
         if not me.process.is_alive:
             raise Killed
         if me is self.driver and isinstance(me.handle, Stuck):
@@ -234,7 +255,10 @@ class Scheduler:
         except BaseException as error:  # noqa: BLE001 - the world judges it
             self.on_crash(task, error)
         task.ended = True
+        task.until = None
         self.tasks.remove(task)
+        if task in self._ready:
+            self._ready.remove(task)
         self.wake(task.joining)
         process = task.process
         if not process.is_alive and all(each.process is not process for each in self.tasks):

@@ -23,7 +23,9 @@ from oslo_messaging.rpc.dispatcher import ExpectedException, RPCDispatcher
 from oslo_messaging.transport import RPCTransport
 
 from gsaas import rpc
-from tests.world import baton
+from gsaas.rpc import signatures
+from gsaas.rpc.signatures import Identity
+from tests.world import baton, facade
 from tests.world.baton import Process, Task
 from tests.world.threads import Facade
 
@@ -117,15 +119,25 @@ class Bus:
     def __init__(self, conf: cfg.ConfigOpts, tell: Callable[[str], None]) -> None:
         self.conf = conf
         self.weather = Weather()
+        self.secret: str | None = None
+        """With which messages are signed; None: they are not."""
         self.servers: list[Server] = []
-        self.carried: list[str] = []
-        """The bodies of all messages, for rules."""
+        self.on_carried: Callable[[str], None] = lambda _: None
+        """Called with the body of each message and answer."""
         self._queued: dict[tuple[str, str | None], list[Carried]] = {}
         self._process = Process("broker")
         self._tell = tell
 
-    def connect(self) -> RPCTransport:
-        return RPCTransport(self)
+    def connect(self, agent: str | None = None) -> RPCTransport:
+        """Return a connection of a controller, or of an *agent*, by its name in signatures."""
+        made = RPCTransport(self)
+        how = {"max_age": 300.0, "enforce": True, "clock": facade.now}
+        if self.secret is not None and agent is None:
+            rpc._identities[made] = Identity.of_controllers([self.secret], **how)
+        elif self.secret is not None and agent is not None:
+            keys = [signatures.key_of(self.secret, agent)]
+            rpc._identities[made] = Identity.of_agent(agent, keys, **how)
+        return made
 
     def cleanup(self) -> None:
         """A connection is nothing here."""
@@ -151,7 +163,7 @@ class Bus:
         call = Call() if wait_for_reply else None
         until = None if timeout is None or call is None else scheduler.now + timeout
         body = json.dumps({"context": ctxt, "message": message})
-        self.carried.append(body)
+        self.on_carried(body)
         sent = Carried(target.topic, body, until, call)
         self._on_its_way(
             f"{message['method']} to {target.topic}",
@@ -173,7 +185,7 @@ class Bus:
         """Carry the answer to whoever waits for it."""
         call = carried.call
         baton.here().point()
-        self.carried.append(json.dumps(answer))
+        self.on_carried(json.dumps(answer))
 
         def arrive() -> None:
             if call is not None and call.answer is None:

@@ -13,7 +13,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gsaas import exceptions
-from gsaas.cloud.base import Cloud, Owner, Port, Server, ServerChange, ServerStatus
+from gsaas.cloud.base import (
+    Cloud,
+    ListedServer,
+    Owner,
+    Port,
+    Server,
+    ServerChange,
+    ServerStatus,
+)
 from gsaas.context import RequestContext
 from gsaas.objects.plain_server import PlainServer
 from tests.world import baton, facade
@@ -128,6 +136,20 @@ class Nova:
             self._kernels[host].add_link(made.server.port.tap)
         self._unplug(made)
         self.change(made, host=host)
+
+    def resize(self, made: Instance, host: str) -> None:
+        """Stop a server, and boot it on another host."""
+        self._unplug(made)
+        self.change(made, host=host)
+        baton.here().spawn("boot", lambda: self._plug(made), self._process)
+
+    def _plug(self, made: Instance) -> None:
+        baton.here().sleep(5 * baton.here().chance.random())
+        server = made.server
+        if self.servers.get(server.id) is made and server.host and server.port:
+            kernel = self._kernels[server.host]
+            if server.port.tap not in kernel.links:
+                kernel.add_link(server.port.tap)
 
     def rebuild(self, made: Instance) -> None:
         """Give a server a new tap of the same name, as a rebuild and a hard reboot do."""
@@ -272,6 +294,21 @@ class MemoryCloud(Cloud):
             }
 
         found: dict[str, str] = self._nova.request("list servers", act)
+        return found
+
+    def list_servers(self) -> Iterable[ListedServer] | None:
+        def act() -> list[ListedServer]:
+            return [
+                ListedServer(
+                    server_id,
+                    made.project_id,
+                    made.server.host,
+                    frozenset(() if made.tag is None else (made.tag,)),
+                )
+                for server_id, made in self._nova.servers.items()
+            ]
+
+        found: list[ListedServer] = self._nova.request("list servers", act)
         return found
 
     def server_changes(self, since: datetime.datetime | None) -> Iterable[ServerChange] | None:

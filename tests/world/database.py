@@ -109,6 +109,7 @@ class Server:
         engine.dialect = _DIALECT
         database = ServerDatabase(engine)  # copies the dialect that the engine has then
         engine.pool._max_overflow = 1000  # type: ignore[attr-defined]  # nobody may wait in there
+        engine.pool._pool.maxsize = 1000  # type: ignore[attr-defined]  # all stay open
         database.one_writer = False  # as on a server: a lost connection is no broken disk
         if self._locks_late:
             database.locks_late = True

@@ -43,7 +43,8 @@ def true_time() -> datetime.datetime:
     return BEGAN + datetime.timedelta(seconds=baton.here().now)
 
 
-def _time() -> float:
+def now() -> float:
+    """Return the seconds since 1970 by the clock of the process that asks."""
     scheduler = baton.scheduler
     if scheduler is None:
         return time.time()
@@ -104,15 +105,15 @@ TIME = threads.Facade(
     time,
     monotonic=_monotonic,
     perf_counter=_monotonic,
-    time=_time,
+    time=now,
     sleep=_sleep,
     monotonic_ns=lambda: int(_monotonic() * 1e9),
-    time_ns=lambda: int(_time() * 1e9),
+    time_ns=lambda: int(now() * 1e9),
 )
 _FUNCTIONS: dict[Any, Any] = {
     time.monotonic: _monotonic,
     time.perf_counter: _monotonic,
-    time.time: _time,
+    time.time: now,
     time.sleep: _sleep,
     threading.Event: threads.Event,
     threading.Lock: threads.Lock,

@@ -190,6 +190,15 @@ def server_is_moved(world: World, draw: random.Random, made: Instance) -> str:
 
 @happens(1)
 @_on_a_server
+def server_is_resized(world: World, draw: random.Random, made: Instance) -> str:
+    """Resize a server, which goes to another host, where it boots."""
+    other = next(host for host in world.compute_hosts if host != made.server.host)
+    world.nova.resize(made, other)
+    return f"resizes on {other}"
+
+
+@happens(1)
+@_on_a_server
 def server_is_shelved(world: World, draw: random.Random, made: Instance) -> str:
     world.nova.shelve(made)
     return "shelves"
@@ -272,6 +281,13 @@ def gpu_fails(world: World, draw: random.Random) -> None:
     else:
         _for_a_while(world, draw, gpus, missing={uuid})
     gpus.changed()
+
+
+@happens(2)
+def gpus_are_busy(world: World, draw: random.Random) -> None:
+    gpus = world.gpu_hosts[draw.choice(sorted(world.gpu_hosts))].gpus
+    busy = Reading(used_mb=500, utilisation=60.0, temperature_c=60.0, power_w=100.0)
+    _for_a_while(world, draw, gpus, odd=busy)
 
 
 @happens(1)

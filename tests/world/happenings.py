@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gsaas.cloud.base import ServerStatus
 from gsaas.objects.lifecycle import Status
 from tests.world import bus, clients, cloud, database, faults, operations
 from tests.world.table import ALL
@@ -29,6 +30,11 @@ def calm(world: World) -> None:
         machine.systemd.is_away = machine.systemd.fails_next = machine.systemd.ignores_stop = False
         machine.gpus.fails, machine.gpus.odd = False, None
         machine.gpus.withdrawn, machine.gpus.missing = {}, set()
+    for key, made in list(world.nova.servers.items()):
+        if (
+            made.server.status == ServerStatus.SHELVED
+        ):  # its owner deletes it: its lease may have been purged
+            world.nova.remove(key)
     world.bus.deliver()
 
 

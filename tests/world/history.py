@@ -20,7 +20,7 @@ import json
 import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,6 +107,8 @@ class History:
     calls: list[Call] = field(default_factory=list)
     """In the order in which they began."""
     books: list[Books] = field(default_factory=list)
+    purged: Collection[str] = ()
+    """Leases that were deleted some time after their end."""
     counted: Counter[str] = field(default_factory=Counter)
     """What was judged, and how often."""
 
@@ -238,7 +240,7 @@ class History:
             if is_own and call.start > min(each.end for each in launches[lease_id]):
                 if call.code == RELEASED:
                     operations[lease_id].append(call.operation("is", Status.RELEASED))
-                elif call.code == NOT_FOUND:
+                elif call.code == NOT_FOUND and lease_id not in self.purged:
                     operations[lease_id].append(call.operation("nothing", None))
         for lease_id, each in operations.items():
             yield from self._judge("lease", lease_id, Status.QUEUED, models.lease, each)

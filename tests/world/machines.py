@@ -213,7 +213,7 @@ class MemoryGpus:
             for uuid, gpu in self.gpus.items()
             if uuid not in self.missing
         ]
-        reading = self.odd or Reading(used_mb=10, utilisation=1.0, temperature_c=40.0, power_w=50.0)
+        reading = self.odd or Reading(used_mb=10, utilisation=0.0, temperature_c=40.0, power_w=50.0)
         return GpuSnapshot(found, {gpu.uuid: reading for gpu in found})
 
     def subscribe(self, on_change: Callable[[], None]) -> None:

@@ -8,7 +8,10 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.world import clients, facade
+from oslo_db import exception as db_exception
+
+from gsaas.api import newer_fields, schemas
+from tests.world import clients, facade, processes
 from tests.world.clients import Answer
 from tests.world.table import Act, happens
 
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
 
 TENANTS = ("member", "stranger")
 """Each of another project."""
+PRUNERS = {
+    version: newer_fields.pruner(schemas.leases.CREATE, version) for version in clients.versions()
+}
+"""What leaves out of a launch the fields that are newer than a microversion."""
 
 
 def operation(weight: float = 1.0, most: int = 1) -> Callable[[Act], Act]:
@@ -56,20 +63,26 @@ def _some(draw: random.Random, ids: list[str]) -> str:
 
 def launch(world: World, draw: random.Random, lease: dict[str, Any], caller: str) -> Answer:
     """Launch a lease, with a key mostly; repeat a launch with a key whose answer was lost."""
+    version = clients.NEWEST if draw.random() < 0.6 else draw.choice(clients.versions())
+    prune = PRUNERS.get(version)
     lease["name"] = f"lease-{draw.getrandbits(40):x}"
+    body = prune({"lease": lease}) if prune else {"lease": lease}
     key = f"key-{draw.getrandbits(40):x}" if draw.random() < 0.7 else None
     for _ in range(3 if key else 1):
-        answer = clients.call(world, caller, "POST", "/v1/leases", {"lease": lease}, key=key)
+        answer = clients.call(world, caller, "POST", "/v1/leases", body, version=version, key=key)
         if answer.is_known and answer.status < 500:
             break
         world.scheduler.sleep(10 * draw.random())
     if answer.status in (200, 201, 202):
         lease_id = answer.body["lease"]["id"]
         world.leases.append(lease_id)
+        world.counted[f"launch in {version}"] += 1
         if key is not None:
             world.answers.setdefault(key, []).append(lease_id)
             if draw.random() < 0.3:  # once more, although it was answered
-                again = clients.call(world, caller, "POST", "/v1/leases", {"lease": lease}, key=key)
+                again = clients.call(
+                    world, caller, "POST", "/v1/leases", body, version=version, key=key
+                )
                 if again.status in (200, 201, 202):
                     world.answers[key].append(again.body["lease"]["id"])
     return answer
@@ -235,6 +248,11 @@ def look_at_machines(world: World, draw: random.Random) -> None:
             "/v1/endpoints/compute1",
             "/v1/settings",
             "/v1/leases?all_projects=true",
+            "/",
+            "/v1",
+            "/v1/openapi.json",
+            "/healthcheck",
+            "/metrics",
         )
     )
     clients.call(world, "admin", "GET", path, version=draw.choice(clients.versions()))
@@ -257,6 +275,7 @@ def redeem(world: World, draw: random.Random, caller: str, lease_id: str) -> Non
     grant = answer.body["environment"].get("GSAAS_GRANT") if answer.status == 200 else None
     if grant is None:
         return
+    world.grants.add(grant)
     body = {
         "grant": {
             "key": grant,
@@ -299,6 +318,13 @@ def reserve(world: World, draw: random.Random) -> None:
 
 
 @operation(1)
+def rename_reservation(world: World, draw: random.Random) -> None:
+    path = f"/v1/reservations/{_some(draw, world.reservations)}"
+    body = {"reservation": {"name": f"renamed-{draw.randrange(10)}"}}
+    clients.call(world, draw.choice(TENANTS), "PATCH", path, body)
+
+
+@operation(1)
 def cancel_reservation(world: World, draw: random.Random) -> None:
     path = f"/v1/reservations/{_some(draw, world.reservations)}"
     clients.call(world, draw.choice(TENANTS), "DELETE", path)
@@ -316,6 +342,16 @@ def disable(world: World, draw: random.Random) -> None:
     clients.call(world, "admin", "PATCH", path, {noun: {"disabled": False}}, loses_answers=False)
 
 
+@operation(2)
+def drain_host(world: World, draw: random.Random) -> None:
+    """Have the leases of a GPU host move away, and enable the host a little later."""
+    path = f"/v1/hosts/{draw.choice(('gpu1', 'gpu2'))}"
+    drain = {"disabled": True, "disabled_reason": "update", "drain": {"force": draw.random() < 0.5}}
+    clients.call(world, "admin", "PATCH", path, {"host": drain})
+    world.scheduler.sleep(60 * draw.random())
+    clients.call(world, "admin", "PATCH", path, {"host": {"disabled": False}}, loses_answers=False)
+
+
 @operation(3)
 def move_cgpus(world: World, draw: random.Random) -> None:
     """Have an operator move cGPUs of a lease to other GPUs, or ask what that would do."""
@@ -324,7 +360,8 @@ def move_cgpus(world: World, draw: random.Random) -> None:
     )
     move |= {"force": draw.random() < 0.5, "dry_run": draw.random() < 0.1}
     path = f"/v1/leases/{_some(draw, world.leases)}/move"
-    clients.call(world, "admin", "POST", path, {"move": move})
+    if clients.call(world, "admin", "POST", path, {"move": move}).status == 202:
+        world.counted["move that was accepted"] += 1
 
 
 @operation(0.5)
@@ -353,6 +390,26 @@ def change_policy(world: World, draw: random.Random) -> None:
 def change_settings(world: World, draw: random.Random) -> None:
     wanted = {"settings": {"monitor_interval": draw.choice((None, 5, 30))}}
     clients.call(world, "admin", "PATCH", "/v1/settings", wanted)
+
+
+@operation(1)
+def change_quota(world: World, draw: random.Random) -> None:
+    """Lower the quota of all projects, and raise it again a little later."""
+    world.change_quota(draw.choice((1, 2, 3)))
+    world.scheduler.sleep(60 * draw.random())
+    world.change_quota(processes.QUOTA)
+
+
+@operation(1)
+def purge(world: World, draw: random.Random) -> None:
+    """Delete leases that were released a little ago, as a timer of the operator does."""
+    world.keep_events()
+    try:
+        processes.purge(world, 10 + 60 * draw.random())
+    except (db_exception.DBError, OSError) as error:
+        world.story.tell(f"cannot purge: {type(error).__name__}", "operator")
+    stored = {row["id"] for row in world.reader.rows("SELECT id FROM leases")}
+    world.history.purged = world.reader.stored().leases.keys() - stored
 
 
 @operation(2)

@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
 from oslo_db import exception as db_exception
 
-from gsaas.api import idempotency
+from gsaas.api import auth, idempotency
+from gsaas.api import leases as lease_handlers
 from gsaas.cloud.base import Owner
-from gsaas.db import claims
+from gsaas.db import claims, leases
 from gsaas.db.database import Database
 from gsaas.engine import desired_state, reconciler, steps
 from gsaas.gpgpums import queue
@@ -21,12 +23,15 @@ from gsaas.gpgpums.mirror import Mirror
 from gsaas.gpgpums.view import View
 from gsaas.gpu_host.daemons.service import DaemonService
 from gsaas.limits import base
+from gsaas.notifications.emitter import Notifications
 from gsaas.objects.daemon import DesiredState
 from gsaas.objects.lifecycle import Status
+from gsaas.objects.move import Stage
 from gsaas.objects.request import Request
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.order_serials import OrderSerials
 from gsaas.rpc.hosts import AgentCallFailed
+from gsaas.rpc.rodvr import EndpointClient
 
 BUGS: dict[str, Callable[[], None]] = {}
 
@@ -230,6 +235,69 @@ def what_fits_exactly_is_refused() -> None:
     Request.fits = lambda self, gpu: (  # type: ignore[method-assign]
         self.wants(gpu) and gpu.available(self.mode) > (self.memory_mb or 1)
     )
+
+
+@bug
+def a_removal_is_not_sent() -> None:
+    """An engine records that a binding is gone, and has not asked the endpoint to remove it."""
+    EndpointClient.remove = lambda *_: {}  # type: ignore[method-assign]
+
+
+@bug
+def ports_are_freed_while_bindings_lead_there() -> None:
+    """An engine forgets the port of a daemon that has ended, although the endpoint has not removed the binding."""
+    end = reconciler.LeaseReconciler._end_daemons
+
+    def hasty(self: Any, lease: Any, claims: Any, state: Any, *, led_there: bool) -> None:
+        end(self, lease, claims, state, led_there=False)
+
+    reconciler.LeaseReconciler._end_daemons = hasty  # type: ignore[method-assign]
+
+
+@bug
+def a_move_leaves_the_binding_as_it_was() -> None:
+    """The GPUs that cGPUs have left are returned although masked addresses lead there."""
+
+    def remap(self: Any, lease: Any, host: str, state: Any) -> None:
+        self._leave(lease, Stage.SWITCHED)
+
+    reconciler.LeaseReconciler._remap = remap  # type: ignore[method-assign]
+
+
+@bug
+def an_owner_is_not_checked() -> None:
+    """A lease is shown to the members of every project."""
+
+    def find(request: Any, connection: Any, lease_id: str, rule: str) -> Any:
+        return leases.get(connection, lease_id)
+
+    lease_handlers.find = find
+    lease_handlers._check_access = lambda *_: None
+
+
+@bug
+def a_token_is_logged() -> None:
+    """A request whose token is valid is logged with it."""
+    identify = auth.TokenFile.__call__
+
+    def telling(self: Any, request: Any) -> Any:
+        logging.getLogger("gsaas.api.auth").warning("a request with %s", request.headers)
+        return identify(self, request)
+
+    auth.TokenFile.__call__ = telling  # type: ignore[method-assign]
+
+
+@bug
+def a_change_is_notified_twice() -> None:
+    """A notification is sent again if the commit was slow."""
+    committed = Notifications.committed
+
+    def twice(self: Any, happened: Any) -> None:
+        committed(self, happened)
+        if len(happened) > 1:
+            committed(self, happened)
+
+    Notifications.committed = twice  # type: ignore[method-assign]
 
 
 _planted: set[str] = set()

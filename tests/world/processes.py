@@ -6,35 +6,28 @@ Each function runs in a task of the process that it makes, and returns what othe
 
 from __future__ import annotations
 
+import datetime
 import functools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import flask
 from oslo_config import cfg
 from oslo_messaging import server
 
 import gsaas.conf
-from gsaas import limits, rpc
-from gsaas.api import rbac
+from gsaas import rpc
 from gsaas.api.app import create_app
-from gsaas.api.decisions import DecisionCache
-from gsaas.api.service import ApiService
-from gsaas.api.subscriptions import LeaseSubscriptions
-from gsaas.db.stored_leases import StoredLeases
+from gsaas.cli import engine as engine_command
+from gsaas.cli import manage
 from gsaas.engine import processes as engine_processes
 from gsaas.engine.agents import Agents
-from gsaas.engine.reconciler import LeaseReconciler
 from gsaas.engine.service import Engine
-from gsaas.gpgpums.claims import Claims
-from gsaas.gpgpums.plain_servers import PlainServers
 from gsaas.gpu_host.agent import Monitor
 from gsaas.gpu_host.daemons import factory
 from gsaas.gpu_host.daemons.supervisor import Supervisor
-from gsaas.grants import keyring
-from gsaas.metrics import counted
 from gsaas.notifications.emitter import Notifications
 from gsaas.objects.device_kinds import CUDA
 from gsaas.objects.gpu_network import GpuNetwork
@@ -42,13 +35,15 @@ from gsaas.remoting.drivers import Drivers
 from gsaas.rodvr.config import DatapathConfig, Periods
 from gsaas.rodvr.endpoint import Endpoint
 from gsaas.rodvr.service import EndpointService
-from gsaas.rpc.announce import Announcer
-from gsaas.rpc.api import ApiClient, ApiListener
-from gsaas.rpc.engine import EngineClient
 from gsaas.rpc.monitor import MonitorClient
 from gsaas.rpc.rodvr import EndpointClient
+from gsaas.verify import gather
+from gsaas.verify import rules as verify_rules
+from gsaas.verify.facts import NotAsked
+from gsaas.verify.rules import Difference
+from gsaas.wsgi import deployment
 from tests.api import world as api_world
-from tests.world import baton, machines
+from tests.world import baton, facade, machines
 from tests.world.cloud import MemoryCloud
 from tests.world.kernel import GPU_DEVICE
 
@@ -64,12 +59,14 @@ stop_timeout = 5
 [engine]
 workers = 2
 step_timeout = 90
-audit_interval = 15
+idle_warn_after = 300
+idle_reclaim_after = 60
+audit_interval = 20
 poll_interval = 3
 endpoint_timeout = 8
 boot_timeout = 120
 [monitor]
-monitor_interval = 20
+monitor_interval = 30
 [gpgpums]
 heartbeat_timeout = 70
 min_share_mb = 256
@@ -80,7 +77,9 @@ key = k1:AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8
 direct = always
 """
 QUOTA = 5
-"""cGPUs of a project."""
+"""The most cGPUs that a project may have."""
+SETTLE = 10
+"""Seconds for which something has to be different."""
 
 
 @functools.cache
@@ -102,90 +101,92 @@ def _drivers(life: str) -> Drivers:
 
 def api(world: World) -> flask.Flask:
     """An API worker; the answer is its WSGI application."""
-    conf, drivers, bus = world.conf, _drivers(world.life), world.bus.connect()
+    return create_app(deployment.compose(*_parts(world)), api_world._token_file())
+
+
+def _parts(world: World) -> Any:
+    """Return what a controller is composed of."""
     database = world.database.open()
-    subscriptions = LeaseSubscriptions(conf.queue.long_polls)
-    subscriptions.on_subscribe = ApiListener(bus, subscriptions.notify).start
-    claims = Claims.from_conf(
-        conf,
+    told = Notifier(world) if world.notifies else None
+    return (
+        world.conf,
+        _drivers(world.life),
         database,
-        drivers,
-        announce=counted.counting_launches(
-            Announcer(EngineClient(bus), ApiClient(bus), subscriptions.notify)
-        ),
-        is_client_waiting=subscriptions.is_client_waiting,
+        world.bus.connect(),
+        MemoryCloud(world.nova, world.compute_hosts),
+        Notifications(world.conf, database, told, told),
     )
-    service = ApiService(
-        conf,
-        database=database,
-        claims=claims,
-        engine=EngineClient(bus),
-        cloud=MemoryCloud(world.nova, world.compute_hosts),
-        drivers=drivers,
-        subscriptions=subscriptions,
-        notifications=Notifications(conf, database, None, None),
-    )
-    return create_app(service, api_world._token_file())
+
+
+class Notifier:
+    """Where notifications go: to the list of all of them."""
+
+    publisher_id = "gsaas:world"
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def info(self, _: Any, event_type: str, payload: Any) -> None:
+        baton.here().point()
+        self._world.notified.append((event_type, payload))
+
+    warn = error = info
+
+
+def _own_name() -> str:
+    """Stands for `gsaas.engine.processes.own_name`: each engine is on a machine of its own."""
+    process = baton.here().current.process
+    return f"{process.name}-{process.life}"
 
 
 def _is_gone(name: str) -> bool:
-    """Stands for `gsaas.engine.processes.is_gone`: each engine is on a machine of its own."""
+    """Stands for `gsaas.engine.processes.is_gone`."""
     here = baton.here().current.process
     machine, _, life = name.rpartition("-")
     return machine == here.name and life != str(here.life)
 
 
-def engine(world: World, name: str) -> Engine:
-    """An engine that calls itself *name*."""
-    conf, drivers, bus = world.conf, _drivers(world.life), world.bus.connect()
-    engine_processes.is_gone = _is_gone
-    database = world.database.open()
-    servers = MemoryCloud(world.nova, world.compute_hosts)
-    notifications = Notifications(conf, database, None, None)
-    agents = Agents(
-        EndpointClient(bus, conf.engine.endpoint_timeout), MonitorClient(bus), GpuNetwork()
-    )
-    announcer = Announcer(EngineClient(bus), ApiClient(bus))
-    claims = Claims.from_conf(
-        conf, database, drivers, announce=counted.counting_launches(announcer)
-    )
-    plain_servers = PlainServers.from_conf(
-        conf,
-        database,
-        claims,
-        servers,
-        drivers,
-        quotas=limits.load(conf),
-        stored=StoredLeases(database, conf.api.most_leases_stored),
-        may_launch=DecisionCache(rbac.enforcer(conf)).may_launch,
-    )
-    reconciler = LeaseReconciler(
-        conf,
-        database=database,
-        claims=claims,
-        cloud=servers,
-        remoting=drivers.named,
-        agents=agents,
-        engine=name,
-        announce=announcer.status_changed,
-    )
-    made = Engine(
-        conf,
-        database=database,
-        bus=bus,
-        reconciler=reconciler,
-        claims=claims,
-        keyring=keyring.from_conf(conf),
-        audit=notifications.audit,
-        plain_servers=plain_servers,
-    )
+def engine(world: World) -> Engine:
+    """An engine."""
+    engine_processes.own_name, engine_processes.is_gone = _own_name, _is_gone
+    made = engine_command.compose(*_parts(world))
     made.start()
     return made
 
 
+def verify(world: World) -> list[str]:
+    """Return what `gsaas-manage verify` finds at two looks, and who did not answer it."""
+    conf, _, database, bus, servers, _ = _parts(world)
+    agents = Agents(
+        EndpointClient(bus, conf.engine.endpoint_timeout), MonitorClient(bus), GpuNetwork()
+    )
+    silent: list[NotAsked] = []
+
+    def look() -> list[Difference]:
+        facts = gather.gather(database, servers, agents)
+        silent.extend(facts.not_asked)
+        return verify_rules.differences(facts, SETTLE)
+
+    found = look()
+    if found:
+        baton.here().sleep(SETTLE)
+        found = verify_rules.lasting(found, look())
+    return [
+        *(f"verify: {one.kind} {one.subject}: {one.said}" for one in found),
+        *(f"verify: {each.who} does not answer: {each.why}" for each in silent),
+    ]
+
+
+def purge(world: World, keep: float) -> int:
+    """Do what `gsaas-manage db purge` does with leases that were released *keep* seconds ago."""
+    moment = facade.true_time() - datetime.timedelta(seconds=keep)
+    return manage.delete_released(world.database.open(), moment, 10)
+
+
 def monitor(world: World, host: str) -> Monitor:
     """The monitor of a GPU host."""
-    conf, bus, machine = world.conf, world.bus.connect(), world.gpu_hosts[host]
+    conf, machine = world.conf, world.gpu_hosts[host]
+    bus = world.bus.connect(rpc.agent_name(rpc.MONITOR, host))
     runner = machines.MemoryRunner(machine.systemd)
     service = factory.service(
         conf,
@@ -225,7 +226,7 @@ def endpoint(world: World, host: str) -> EndpointService:
         periods=Periods.of(options),
     )
     made = EndpointService(
-        world.bus.connect(),
+        world.bus.connect(rpc.agent_name(rpc.RODVR, host)),
         host,
         lambda on_installed: make(on_installed=on_installed),
         report_interval=options.audit_interval,

@@ -3,24 +3,26 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from gsaas.notifications.events import of_lease
 from gsaas.objects.address import Address
 from gsaas.objects.lifecycle import TRANSITIONS, Event, Status
 from tests.world.snapshot import Outside, Row, Stored
 
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 OVER = (Status.RELEASED,)
 AT_REST = (Status.QUEUED, Status.ACTIVE, Status.RELEASED, Status.ERROR)
 
 
-def after_each_step(stored: Stored, outside: Outside, quota: int) -> list[str]:
+def after_each_step(stored: Stored, outside: Outside) -> list[str]:
     """Return what is broken now, whatever is under way."""
     return [
         *over_committed(stored),
         *released_leases_have_nothing(stored),
-        *over_quota(stored, quota),
         *one_server_each(outside),
         *only_leases_are_mapped(stored, outside),
         *only_leases_are_admitted(stored, outside),
@@ -38,6 +40,8 @@ def over_committed(stored: Stored) -> Iterator[str]:
         used = sum(claim["memory_mb"] for claim in claims)
         if used > gpu["memory_mb"]:
             yield f"over-committed: {uuid} has {gpu['memory_mb']} MiB, and {used} are claimed"
+        if used + gpu["reserved_mb"] > gpu["memory_mb"]:
+            yield f"over-committed: {used} MiB of {uuid} are claimed, and {gpu['reserved_mb']} are kept"
         if used != gpu["used_mb"]:
             yield f"miscounted: {used} MiB of {uuid} are claimed, and {gpu['used_mb']} are counted"
         holders = {claim["lease_id"] for claim in claims}
@@ -68,16 +72,22 @@ def answers_are_true(
             yield f"answer: the end of lease {lease_id} was answered, and it is {status}"
 
 
-def over_quota(stored: Stored, quota: int) -> Iterator[str]:
-    """No project has more cGPUs than its quota."""
-    counted = Counter(
+def used(stored: Stored) -> Counter[str]:
+    """Return how many cGPUs each project has; one that moves counts once."""
+    return Counter(
         stored.leases[claim["lease_id"]]["project_id"]
         for claim in stored.claims
-        if claim["position"] >= 0  # a cGPU that moves counts once
+        if claim["position"] >= 0
     )
-    for project, number in sorted(counted.items()):
-        if number > quota:
-            yield f"over quota: project {project} has {number} cGPUs of {quota}"
+
+
+def over_quota(used: Counter[str], before: Counter[str], quota: int) -> list[str]:
+    """No project gets more cGPUs than its quota; what it had *before* that was lowered, it keeps."""
+    return [
+        f"over quota: project {project} has {number} cGPUs of {quota}"
+        for project, number in sorted(used.items())
+        if number > quota and number > before[project]
+    ]
 
 
 def one_server_each(outside: Outside) -> Iterator[str]:
@@ -275,3 +285,38 @@ def same_answers(answers: Mapping[str, list[Any]]) -> Iterator[str]:
     for key, ids in sorted(answers.items()):
         if len(set(ids)) > 1:
             yield f"repeated: key {key} has made leases {', '.join(sorted(set(ids)))}"
+
+
+def answers_are_private(
+    project: str, owners: Mapping[str, str], asked: str, status: int, text: str
+) -> Iterator[str]:
+    """No answer is about a lease of another project, but to say that there is none."""
+    foreign = {key for key, owner in owners.items() if owner != project}
+    for key in sorted(foreign & set(_UUID.findall(text))):
+        if key not in asked:
+            yield f"private: {asked} of project {project} was answered with lease {key} of another"
+    if 0 < status < 400 and foreign & set(_UUID.findall(asked)):
+        yield f"private: project {project} was answered {status} to {asked} of another project"
+
+
+def notified_once(notified: Iterable[tuple[str, Any]], events: Iterable[Row]) -> Iterator[str]:
+    """Each notification about a lease is of one of its events, which is stored; nobody is told twice."""
+    told = Counter(
+        (payload["gsaas_object.data"]["id"], event_type)
+        for event_type, payload in notified
+        if event_type.startswith("lease.")
+    )
+    happened: Counter[tuple[str, str]] = Counter()
+    for row in events:
+        # Whether it waited decides only whether its launch has a notification more.
+        for event_type in {
+            *of_lease(row["event"], waited=True),
+            *of_lease(row["event"], waited=False),
+        }:
+            happened[row["lease_id"], event_type] += 1
+    for (lease_id, event_type), times in sorted(told.items()):
+        if times > happened[lease_id, event_type]:
+            yield (
+                f"notified: {times} times of {event_type} of lease {lease_id}, which has happened"
+                f" {happened[lease_id, event_type]} times"
+            )

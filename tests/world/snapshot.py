@@ -18,9 +18,13 @@ Row = Mapping[str, Any]
 _LEASES = (
     "SELECT id, status, project_id, name, mode, has_server, server_id, port_id, bound_host, admitted_address,"
     " plain_server_id, queued_at, priority, count, memory_mb, locality, requirements, reservation_id, consumer_host,"
-    " moving, duration FROM leases"
+    " moving, duration, rowid FROM leases"
 )
+_CHANGING = f"{_LEASES} WHERE status <> 'RELEASED' OR rowid > ?"
+"""What a lease that is released had does not change any more."""
+_ONE = f"{_LEASES} WHERE id = ?"
 _CLAIMS = "SELECT * FROM claims"
+_CLAIMED = "SELECT c.*, l.status FROM claims c LEFT JOIN leases l ON l.id = c.lease_id"
 _GPUS = (
     "SELECT uuid, host_name, memory_mb, used_mb, reserved_mb, exclusive_lease_id, leases, daemon_port"
     " FROM gpus"
@@ -76,6 +80,9 @@ class Reader:
         self._connection.row_factory = sqlite3.Row
         self._version: int | None = None
         self._stored = Stored({}, (), {}, {})
+        self._claims: list[Any] = []
+        self._last = 0
+        """The number of the newest row of leases."""
 
     def stored(self) -> Stored:
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()
@@ -83,11 +90,16 @@ class Reader:
             self._version, self._stored = version, self._read()
         return self._stored
 
+    def has_other_claims(self) -> bool:
+        """Return whether claims, or the statuses of their leases, are others than at the last call."""
+        before, self._claims = self._claims, self._connection.execute(_CLAIMED).fetchall()
+        return before != self._claims
+
     def _read(self) -> Stored:
         rows = self.rows
         hosts = rows(_HOSTS)
         return Stored(
-            {row["id"]: row for row in rows(_LEASES)},
+            self._read_leases(),
             tuple(rows(_CLAIMS)),
             {row["uuid"]: row for row in rows(_GPUS)},
             {
@@ -101,8 +113,19 @@ class Reader:
         found = self._connection.execute(_FREE, [f"+{heartbeat_timeout:g} seconds"]).fetchall()
         return tuple(GpuState(*row[:5]) for row in found), found[0][5] if found else 0
 
-    def rows(self, query: str) -> list[Row]:
-        return [dict(row) for row in self._connection.execute(query)]
+    def _read_leases(self) -> dict[str, Row]:
+        """Return all leases, of which those are not read again that were released at the last look."""
+        before = self._stored.leases
+        found = {row["id"]: row for row in self.rows(_CHANGING, self._last)}
+        self._last = max((row["rowid"] for row in found.values()), default=self._last)
+        for key, row in before.items():
+            if key not in found:
+                now = [row] if row["status"] == "RELEASED" else self.rows(_ONE, key)
+                found.update((key, each) for each in now)
+        return found
+
+    def rows(self, query: str, *parameters: object) -> list[Row]:
+        return [dict(row) for row in self._connection.execute(query, parameters)]
 
     def close(self) -> None:
         self._connection.close()

@@ -7,7 +7,9 @@ processes go on as the seed draws. At the end faults stop; everything has to com
 
 from __future__ import annotations
 
+import functools
 import gc
+import json
 import logging
 import random
 import tempfile
@@ -21,12 +23,15 @@ import flask
 from oslo_db import exception as db_exception
 
 from gsaas import rpc
+from gsaas.api.routes import ROUTES
 from gsaas.cloud.base import ServerStatus
 from gsaas.gpu_host.daemons.unavailable import SystemdUnavailable
 from gsaas.objects.gpu_report import GpuInfo
+from tests.api import world as api_world
 from tests.world import (
     baton,
     bus,
+    clients,
     cloud,
     database,
     facade,
@@ -47,10 +52,18 @@ GAP = 3.0
 REST = 1800.0
 """Seconds within which everything comes to rest when faults stop."""
 MOST_POINTS = 1_500_000
+PROJECTS = {"member": "blue", "stranger": "red"}
+"""Tenant -> its project."""
 RESTART = 5.0
 """Seconds after which systemd starts a process again."""
-SECRETS = ("token-of-the-", "AAECAwQF")
-"""How the tokens of callers and the key for grants begin."""
+SECRETS = ("token-of-the-", "AAECAwQF", "secret-of-controllers")
+"""How the tokens of callers, the key for grants, and the secret of the bus begin."""
+PAUSE = 500.0
+"""Seconds of the pause in which leases become idle."""
+VERIFICATIONS = 20
+"""How often `gsaas-manage verify` looks until there is no difference."""
+QUOTA_TAKES = 120.0
+"""Seconds after which no request goes on that began under a former quota."""
 
 FOLDER = Path("/dev/shm") if Path("/dev/shm").is_dir() else None  # noqa: S108 - a database that nobody keeps
 
@@ -107,9 +120,13 @@ class World:
         """What the processes log of errors that are never expected."""
         logging.getLogger("gsaas").handlers = [Log(self.story, self.mistakes.append)]
         logging.getLogger("gsaas").propagate = False
+        logging.getLogger("oslo_db").disabled = logging.getLogger("oslo_db.api").disabled = True
         self.broken: list[str] = []
         self.counted: Counter[str] = Counter()
         self.conf = processes.configuration(self.life)
+        self.conf.set_override(
+            "idle_action", self.chance.choice(("none", "release", "shelve")), "engine"
+        )
         self.kernels = {
             name: kernel.HostKernel(name, address)
             for name, address in (
@@ -126,6 +143,9 @@ class World:
         )
         self.nova = cloud.Nova(self.kernels, self.story.tell)
         self.bus = bus.Bus(self.conf, self.story.tell)
+        self.bus.on_carried = self._look_into
+        if self.chance.random() < 0.5:
+            self.bus.secret = SECRETS[-1]
         self.reader = snapshot.Reader(folder / "world.db")
         self.history = history.History(
             len(self.gpu_hosts) * self.GPUS * self.MEMORY, processes.QUOTA
@@ -142,6 +162,16 @@ class World:
         self.ended: set[str] = set()
         """The ids whose end was answered."""
         self.reservations: list[str] = []
+        self.grants: set[str] = set()
+        """Those that leases have."""
+        self.notifies = self.chance.random() < 0.25
+        """Notifications are sent."""
+        self.notified: list[tuple[str, Any]] = []
+        """Type and payload of each notification."""
+        self.quotas = [(0.0, processes.QUOTA)]
+        """Since when which quota holds."""
+        self.events: dict[tuple[int, str], snapshot.Row] = {}
+        """The events of leases, also of those that were purged."""
         self.reached = 0
         """How many happenings of the plan have been carried out, or left out."""
         self.pending: list[Any] = []
@@ -153,6 +183,8 @@ class World:
         self.lost_answers = 0.0
         """How likely a client loses an answer, 0 to 1."""
         self._lives: Counter[str] = Counter()
+        self._used: Counter[str] = Counter()
+        """Project -> its cGPUs at the last look."""
         self._seen: object = None
         """What there was at the last look."""
         database.use(self.database)
@@ -161,6 +193,7 @@ class World:
         self.scheduler.on_killed = self._killed
         self.scheduler.on_ended = self.database.forget
         self.scheduler.on_crash = self._crashed
+        self.scheduler.on_effect = self._look_after
 
     def _gpu_host(self, name: str) -> GpuHost:
         infos = [
@@ -178,9 +211,7 @@ class World:
         for name in ("api1", "api2"):
             found[name] = lambda name=name: self._start_api(name)  # type: ignore[misc]
         for name in ("engine1", "engine2"):
-            found[name] = lambda name=name: processes.engine(  # type: ignore[misc]
-                self, f"{name}-{self._lives[name]}"
-            )
+            found[name] = lambda: processes.engine(self)
         for host in self.gpu_hosts:
             found[f"monitor-{host}"] = lambda host=host: processes.monitor(self, host)  # type: ignore[misc]
         for host in self.compute_hosts:
@@ -302,6 +333,11 @@ class World:
             host_addresses=frozenset(each.address for each in self.kernels.values()),
         )
 
+    def _look_after(self, effect: str) -> None:
+        if effect == "message" or (effect == "commit" and not self.reader.has_other_claims()):
+            return
+        self.look()
+
     def look(self) -> None:
         """Note what is broken now."""
         stored, outside = self.reader.stored(), self.outside()
@@ -311,7 +347,8 @@ class World:
         self._seen = seen
         self._note(
             [
-                *rules.after_each_step(stored, outside, processes.QUOTA),
+                *rules.after_each_step(stored, outside),
+                *self._over_quota(stored),
                 *rules.answers_are_true(stored, self.leases, self.ended),
                 *self.mistakes,
             ]
@@ -320,6 +357,35 @@ class World:
     def _note_books(self) -> None:
         gpus, waiting = self.reader.free(self.conf.gpgpums.heartbeat_timeout)
         self.history.note(self.scheduler.points, gpus, waiting)
+
+    def _over_quota(self, stored: snapshot.Stored) -> list[str]:
+        """No project has more than its quota, unless that was larger when it got it."""
+        since = self.scheduler.now - QUOTA_TAKES
+        newer = [quota for at, quota in self.quotas if at >= since]
+        before = [quota for at, quota in self.quotas if at < since][-1:]
+        used, self._used = rules.used(stored), self._used
+        return rules.over_quota(used, self._used, max(before + newer))
+
+    def change_quota(self, quota: int) -> None:
+        self.story.tell(f"projects may have {quota} cGPUs", "operator")
+        self.conf.set_override("cgpus", quota, "quotas")
+        self.quotas.append((self.scheduler.now, quota))
+
+    def _look_into(self, message: str) -> None:
+        self._note(rules.secrets_are_kept([message], SECRETS))
+
+    def note_answer(
+        self, caller: str, method: str, path: str, body: Any, answer: clients.Answer
+    ) -> None:
+        """Count and judge an answer to a request."""
+        self.counted[f"route {_route(method, path.partition('?')[0])}"] += 1
+        asked, text = f"{method} {path} {json.dumps(body)}", json.dumps(answer.body)
+        self._note(rules.secrets_are_kept([text], SECRETS))
+        if caller in PROJECTS:
+            owners = {key: row["project_id"] for key, row in self.reader.stored().leases.items()}
+            self._note(
+                rules.answers_are_private(PROJECTS[caller], owners, asked, answer.status, text)
+            )
 
     def _note(self, found: Collection[str]) -> None:
         for sentence in found:
@@ -336,8 +402,11 @@ class World:
         names = list(happenings.ALL)
         weights = [happenings.ALL[name].weight for name in names]
         at, drawn = 30.0, []
+        pause = HAPPENINGS
+        if self.conf.engine.idle_action != "none" and self.chance.random() < 0.2:
+            pause = self.chance.randrange(HAPPENINGS)
         for name in self.chance.choices(names, weights, k=HAPPENINGS):
-            at += self.chance.expovariate(1 / GAP)
+            at += self.chance.expovariate(1 / GAP) + PAUSE * (len(drawn) == pause)
             drawn.append(Happening(at, name, self.chance.getrandbits(32)))
         return drawn
 
@@ -363,7 +432,7 @@ class World:
     def sleep_until(self, moment: float) -> None:
         """Let the world go on until then, and look at it now and then."""
         while self.scheduler.now < moment:
-            self.scheduler.wait(until=min(moment, self.scheduler.now + 2.0))
+            self.scheduler.wait(until=min(moment, self.scheduler.now + 10.0))
             self.look()
 
     def settle(self) -> None:
@@ -378,6 +447,7 @@ class World:
         ):
             return
         self._judge_history()
+        self._verify()
         if self.broken:
             return
         self.story.tell("every lease is ended")
@@ -388,6 +458,29 @@ class World:
         self._judge_history()
         self._note(self.history.judge())
         self.counted.update(self.history.counted)
+        self._verify()
+
+    def _verify(self) -> None:
+        """Have `gsaas-manage verify` look until it finds no difference."""
+        for _ in range(VERIFICATIONS):
+            found: list[str] = []
+            task = self.scheduler.spawn(
+                "verify",
+                lambda found=found: found.extend(processes.verify(self)),  # type: ignore[misc]
+                Process("manage"),
+            )
+            self.scheduler.join(task)
+            if not found:
+                return
+            self.sleep_until(self.scheduler.now + 15.0)
+        self._note(found)
+
+    def keep_events(self) -> None:
+        """Note the events of leases, before they are purged and their ids are used again."""
+        for row in self.reader.rows(
+            "SELECT id, lease_id, event, status FROM lease_events ORDER BY id"
+        ):
+            self.events[row["id"], row["lease_id"]] = row
 
     def _comes_to_rest(self, unrest: Callable[[], Collection[str]]) -> bool:
         deadline = self.scheduler.now + REST
@@ -400,9 +493,9 @@ class World:
 
     def _judge_history(self) -> None:
         leases = self.reader.stored().leases
-        events = self.reader.rows(
-            "SELECT id, lease_id, event, status FROM lease_events ORDER BY id"
-        )
+        self.keep_events()
+        events = list(self.events.values())
+        self.counted.update(f"event {row['event']}" for row in events)
         taken, broken = rules.edges(events, leases)
         for before, event in taken:
             self.counted[f"edge {before} {event}"] += 1
@@ -411,7 +504,9 @@ class World:
                 *broken,
                 *rules.queue_order(events, leases),
                 *rules.same_answers(self.answers),
-                *rules.secrets_are_kept(self.story.lines, SECRETS),
+                *rules.secrets_are_kept(self.story.lines, (*SECRETS, *self.grants)),
+                *rules.secrets_are_kept(map(repr, self.notified), (*SECRETS, *self.grants)),
+                *rules.notified_once(self.notified, events),
             ]
         )
 
@@ -425,6 +520,18 @@ class World:
                 scheduler.kill(process)
         scheduler.reap()
         self.reader.close()
+        self.conf.clear_override("idle_action", "engine")
+        self.conf.clear_override("cgpus", "quotas")
+
+
+@functools.cache
+def _route(method: str, path: str) -> str:
+    """Return the route that a request takes, as `gsaas.api.routes` has it."""
+    return next(
+        f"{method} {route.path}"
+        for route in ROUTES
+        if route.method == method and api_world.is_of(route, path)
+    )
 
 
 def run(seed: int, kept: Collection[int] | None = None) -> Outcome:
