@@ -36,8 +36,11 @@ MOST_REQUESTS = 40
 """Of one history."""
 SETTLED_EVERY = 4
 """Requests after which the engine has done all that it can."""
-OTHERS = ("/environment", "/readings", "/v1/grants/", "/v1/vendordata", "/v1/endpoints", "timeout=")
-"""In paths of answers that are secret, that come late, or that are about agents and servers, which are not here."""
+OTHERS = (
+    *("/environment", "/readings", "/v1/grants/", "/v1/vendordata", "/v1/endpoints", "timeout="),
+    *("/metrics", "/healthcheck"),
+)
+"""In paths of answers that are secret, that come late, or that are about processes, agents and servers."""
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 NAME = re.compile(r"\b(lease|reservation)-[0-9a-f]{8}\b")
 """What is called by the beginning of its id, because nobody has named it."""
