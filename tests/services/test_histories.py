@@ -158,14 +158,19 @@ def as_here(value: Any, asked: Asked, here: dict[str, str]) -> Any:
     return json.loads(TIME.sub(moved, text))
 
 
+def comes_in_order_of_ids(value: Any) -> bool:
+    """Return whether *value* is an id, or a lease that is to leave a host."""
+    return isinstance(value, str) or (isinstance(value, dict) and value.keys() == {"id", "waits"})
+
+
 def said(value: Any, names: dict[str, str]) -> Any:
     """Return an answer with a name for each id, and without what clocks say."""
     if isinstance(value, dict):
         return {key: said(each, names) for key, each in value.items() if key not in UNLIKE}
     if isinstance(value, list):
         found = [said(each, names) for each in value]
-        # Ids come in their own order, which is drawn.
-        return sorted(found) if all(isinstance(each, str) for each in found) else found
+        # Ids come in their own order, which is drawn; so do the leases that are to leave a host.
+        return sorted(found, key=json.dumps) if all(map(comes_in_order_of_ids, found)) else found
     if isinstance(value, float):
         return "some"
     if not isinstance(value, str):
