@@ -93,7 +93,7 @@ def test_wrong_cgpus_are_refused_by_name(world, cgpus, named):
         (
             {"cgpus": {"count": 1}, "sever": {}},
             'lease has no field "sever"; its fields are name, cgpus, server, consumer, wait, priority, '
-            "attended, keepalive, reservation, duration, ends_at",
+            "attended, keepalive, reservation, duration, ends_at, movable",
         ),
         (
             {"cgpus": {"count": 1}, "name": ""},
