@@ -48,7 +48,7 @@ def main() -> int:
             "there is no TVM_RPC_SERVER_0: run it with the environment of a lease, see gsaas env"
         )
     if options.allocate:
-        print(json.dumps(allocate(addresses[0])), flush=True)
+        say(json.dumps(allocate(addresses[0])))
         return 0
     with tempfile.TemporaryDirectory() as folder:
         function = Path(folder, "product.ll")
@@ -84,7 +84,7 @@ def multiply_on_all(addresses: list[str], function: Path, rounds: int | None) ->
     for worker in workers:
         worker.start()
     if all(begun.get() for _ in workers) and rounds is None:
-        print("computing", flush=True)
+        say("computing")
     for worker in workers:
         worker.join()
     return int(any(worker.exitcode for worker in workers))
@@ -117,12 +117,15 @@ def multiply(number: int, address: str, function: Path, rounds: int | None, begu
         if done == 0:
             begun.put(False)
     ended = {"error": error, "at": time.monotonic()} if error else {}
-    print(
-        json.dumps({"cgpu": number, "products": done, "largest_error": largest, **ended}),
-        flush=True,
-    )
+    say(json.dumps({"cgpu": number, "products": done, "largest_error": largest, **ended}))
     # Without TVM's own end, which waits for a server that may be gone.
     os._exit(int(error is not None or largest > TOLERANCE))
+
+
+def say(line: str) -> None:
+    """Print *line* by one write, so that the lines of several processes do not mix."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def allocate(address: str) -> dict[str, Any]:
