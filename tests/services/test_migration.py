@@ -170,24 +170,34 @@ def test_an_upgrade_that_failed_at_any_statement_leaves_the_same_tables_when_it_
             if left == 0:
                 raise ConnectionError(sql)
 
-    expected, failures = catalogue.schema(modelled.engine), 0
-    while True:
-        migration.downgrade(database, "0008")
+    def back_to(revision: str):
+        migration.downgrade(database, revision)
         with database.engine.connect() as connection:
             # Otherwise columns that were dropped still count for the size of a row.
             connection.exec_driver_sql("ALTER TABLE leases FORCE")
-        left = failures + 1
-        sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", fail)
-        try:
-            migration.upgrade(database)
-            break  # it has fewer statements
-        except (ConnectionError, DBError):
-            failures += 1
-        finally:
-            sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", fail)
-        migration.upgrade(database)
-        assert catalogue.schema(database.engine) == expected
-    assert failures > 1
+
+    before = "0008"
+    back_to(before)
+    while before != migration.head():
+        revision, failures = f"{int(before) + 1:04}", 0
+        migration.upgrade(database, revision)
+        expected = catalogue.schema(database.engine)
+        while True:
+            back_to(before)
+            left = failures + 1
+            sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", fail)
+            try:
+                migration.upgrade(database, revision)
+                break  # it has fewer statements
+            except (ConnectionError, DBError):
+                failures += 1
+            finally:
+                sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", fail)
+            migration.upgrade(database, revision)
+            assert catalogue.schema(database.engine) == expected
+        assert failures > 0
+        before = revision
+    assert catalogue.schema(database.engine) == catalogue.schema(modelled.engine)
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["succeeds", "fails"])
