@@ -129,7 +129,7 @@ class Hosts(tables.DataTable):
         verbose_name = _("Hosts")
         no_data_message = _("No host with GPUs is known.")
         multi_select = False  # Horizon's boxes for rows have no names
-        row_actions = (DisableHost, EnableHost)
+        row_actions = (EnableHost, DisableHost)
 
 
 class Gpus(tables.DataTable):
