@@ -77,11 +77,21 @@ def gpus(tenant: Connection, admin: Connection) -> Iterator[Any]:
     """GSaaS as the tenant; sees at the end that all GPUs are in service."""
     sdk.add_service(tenant)
     sdk.add_service(admin)
+    enable_all(admin)  # what a test took out of service that was interrupted
     yield tenant.gpu_scheduling
-    disabled = [gpu for gpu in admin.gpu_scheduling.gpus() if gpu.is_disabled]
-    for gpu in disabled:
-        admin.gpu_scheduling.enable_gpu(gpu)
-    assert disabled == []
+    assert enable_all(admin) == []
+
+
+def enable_all(admin: Connection) -> list[str]:
+    """Return all hosts and GPUs to service; return those that were out of it."""
+    pool = admin.gpu_scheduling
+    hosts = [host.name for host in pool.hosts() if host.is_disabled]
+    gpus = [gpu.uuid for gpu in pool.gpus() if gpu.is_disabled]
+    for name in hosts:
+        pool.enable_host(name)
+    for uuid in gpus:
+        pool.enable_gpu(uuid)
+    return hosts + gpus
 
 
 @pytest.fixture
