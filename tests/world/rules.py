@@ -273,11 +273,11 @@ def nothing_is_left(stored: Stored, outside: Outside) -> list[str]:
 
 
 def secrets_are_kept(told: Iterable[str], secrets: Iterable[str]) -> Iterator[str]:
-    """No log contains a token or a key."""
-    for line in told:
+    """Nothing that is told, in a log, a message or a notification, has a token or a key."""
+    for text in told:
         for secret in secrets:
-            if secret in line:
-                yield f"secret: it is in the log: {line}"
+            if secret in text:
+                yield f"secret: it was told: {text}"
 
 
 def same_answers(answers: Mapping[str, list[Any]]) -> Iterator[str]:

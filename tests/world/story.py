@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tests.world import baton
 
@@ -32,18 +33,51 @@ MISTAKES = (AttributeError, NameError, TypeError, AssertionError, ArithmeticErro
 
 
 class Log(logging.Handler):
-    """Tells what the processes log as warnings and errors; *on_mistake* is told what is a mistake of theirs."""
+    """What the processes and their libraries log; the story has the first line of each warning and error of GSaaS.
 
-    def __init__(self, story: Story, on_mistake: Callable[[str], None]) -> None:
-        super().__init__(logging.WARNING)
+    *on_mistake* is told what is a mistake of a program, *on_logged* each whole message with its exceptions, which is
+    all that a log can have of what is secret: a traceback has lines of programs besides.
+    """
+
+    def __init__(
+        self, story: Story, on_mistake: Callable[[str], None], on_logged: Callable[[str], None]
+    ) -> None:
+        super().__init__()
         self._story = story
         self._on_mistake = on_mistake
+        self._on_logged = on_logged
 
     def emit(self, record: logging.LogRecord) -> None:
-        said = record.getMessage().partition("\n")[0]
-        if record.exc_info and record.exc_info[1] is not None:
-            error = record.exc_info[1]
+        message = record.getMessage()
+        error = record.exc_info[1] if record.exc_info else None
+        self._on_logged("\n".join([message, *map(str, _with_causes(error))]))
+        if record.levelno < logging.WARNING or not record.name.startswith("gsaas"):
+            return
+        said = message.partition("\n")[0]
+        if error is not None:
             said = f"{said}: {type(error).__name__}: {str(error).partition(chr(10))[0]}"
             if isinstance(error, MISTAKES):
                 self._on_mistake(f"mistake: {said}")
         self._story.tell(f"  log: {said}")
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Get all that is logged meanwhile, of GSaaS also what only an operator wants who looks for a mistake."""
+        root, own = logging.getLogger(), logging.getLogger("gsaas")
+        handlers, level = root.handlers, own.level
+        root.handlers = [self]
+        own.setLevel(logging.DEBUG)
+        try:
+            yield
+        finally:
+            root.handlers = handlers
+            own.setLevel(level)
+
+
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an exception, and those that a traceback of it shows besides."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__

@@ -10,11 +10,11 @@ from __future__ import annotations
 import functools
 import gc
 import json
-import logging
 import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,9 +118,11 @@ class World:
         self.story = Story()
         self.mistakes: list[str] = []
         """What the processes log of errors that are never expected."""
-        logging.getLogger("gsaas").handlers = [Log(self.story, self.mistakes.append)]
-        logging.getLogger("gsaas").propagate = False
-        logging.getLogger("oslo_db").disabled = logging.getLogger("oslo_db.api").disabled = True
+        self.logged: list[str] = []
+        """All that the processes log."""
+        self._until_end = ExitStack()
+        log = Log(self.story, self.mistakes.append, self.logged.append)
+        self._until_end.enter_context(log.listening())
         self.broken: list[str] = []
         self.counted: Counter[str] = Counter()
         self.conf = processes.configuration(self.life)
@@ -504,7 +506,7 @@ class World:
                 *broken,
                 *rules.queue_order(events, leases),
                 *rules.same_answers(self.answers),
-                *rules.secrets_are_kept(self.story.lines, (*SECRETS, *self.grants)),
+                *rules.secrets_are_kept(self.logged, (*SECRETS, *self.grants)),
                 *rules.secrets_are_kept(map(repr, self.notified), (*SECRETS, *self.grants)),
                 *rules.notified_once(self.notified, events),
             ]
@@ -520,6 +522,7 @@ class World:
                 scheduler.kill(process)
         scheduler.reap()
         self.reader.close()
+        self._until_end.close()
         self.conf.clear_override("idle_action", "engine")
         self.conf.clear_override("cgpus", "quotas")
 
