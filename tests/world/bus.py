@@ -37,6 +37,8 @@ class Weather:
     lost: float = 0.0
     doubled: float = 0.0
     late: float = 0.0
+    repeats_orders: float = 0.0
+    """How likely an order to the monitor of a GPU host arrives once more when its sender hardly waits any longer."""
     longest_delay: float = 30.0
     """Seconds."""
     is_away: bool = False
@@ -169,6 +171,7 @@ class Bus:
             f"{message['method']} to {target.topic}",
             lambda: self._put(sent, target.server, fanout=bool(target.fanout)),
             timeout if call is not None else None,
+            is_order=message["method"] == "apply",
         )
         scheduler.effect("message")
         if call is None:
@@ -235,7 +238,12 @@ class Bus:
         self.deliver()
 
     def _on_its_way(
-        self, what: str, arrive: Callable[[], None], lasts: float | None = None
+        self,
+        what: str,
+        arrive: Callable[[], None],
+        lasts: float | None = None,
+        *,
+        is_order: bool = False,
     ) -> None:
         """Deliver a message, which is worth nothing after *lasts* seconds: lost, once, twice, at once or later."""
         scheduler, weather = baton.here(), self.weather
@@ -243,6 +251,8 @@ class Bus:
         if chance.random() < weather.lost:
             self._tell(f"lost: {what}")
             return
+        if is_order and lasts is not None and chance.random() < weather.repeats_orders:
+            self._arrives_later(what, arrive, lasts * (0.4 + 0.55 * chance.random()))
         times = 1
         if chance.random() < weather.doubled:
             self._tell(f"doubled: {what}")
@@ -251,18 +261,19 @@ class Bus:
             # A broker delivers a message again that nobody has confirmed: others have overtaken it by then.
             if chance.random() < (max(weather.late, 0.7) if copy else weather.late):
                 longest = min(lasts or weather.longest_delay, weather.longest_delay)
-                seconds = round(chance.random() * (longest if copy else weather.longest_delay), 1)
-                self._tell(f"late by {seconds} s: {what}")
-                scheduler.spawn(
-                    "late message", lambda s=seconds: self._later(s, arrive), self._process
-                )  # type: ignore[misc]
+                seconds = chance.random() * (longest if copy else weather.longest_delay)
+                self._arrives_later(what, arrive, seconds)
             else:
                 arrive()
 
-    @staticmethod
-    def _later(seconds: float, arrive: Callable[[], None]) -> None:
-        baton.here().sleep(seconds)
-        arrive()
+    def _arrives_later(self, what: str, arrive: Callable[[], None], seconds: float) -> None:
+        self._tell(f"late by {seconds:.1f} s: {what}")
+
+        def later() -> None:
+            baton.here().sleep(seconds)
+            arrive()
+
+        baton.here().spawn("late message", later, self._process)
 
 
 _bus: Bus | None = None

@@ -20,11 +20,13 @@ LONGEST = 30.0
 """Seconds for which a fault lasts at most."""
 
 
-def _for_a_while(world: World, draw: random.Random, of: Any, **changes: Any) -> None:
+def _for_a_while(
+    world: World, draw: random.Random, of: Any, longest: float = LONGEST, **changes: Any
+) -> None:
     """Set attributes, and after a while to what they are when nothing is wrong: false, zero, empty."""
     for name, value in changes.items():
         setattr(of, name, value)
-    seconds = LONGEST * draw.random()
+    seconds = longest * draw.random()
     named = ", ".join(f"{name} is {value}" for name, value in changes.items())
     where = getattr(of, "host", "")
     world.story.tell(f"{type(of).__name__} {where}: {named} for {seconds:.1f} s", "fault")
@@ -95,6 +97,12 @@ def messages_are_doubled(world: World, draw: random.Random) -> None:
 @happens(3)
 def messages_are_late(world: World, draw: random.Random) -> None:
     _for_a_while(world, draw, world.bus.weather, late=draw.choice((0.2, 0.5)))
+
+
+@happens(3)
+def orders_are_repeated(world: World, draw: random.Random) -> None:
+    """Monitors get orders once more, after newer ones."""
+    _for_a_while(world, draw, world.bus.weather, repeats_orders=0.7)
 
 
 @happens(1)
@@ -239,6 +247,22 @@ def link_goes_and_returns(world: World, draw: random.Random) -> None:
         world.story.tell(f"{tap} of {kernel.host} goes and returns", "fault")
 
 
+@happens(4)
+def programs_connect(world: World, draw: random.Random) -> None:
+    """VMs and programs of a compute host have connections open to their GPUs for a while."""
+    kernel = world.kernels[draw.choice(world.compute_hosts)]
+    opened = [kernel.connect(draw) for _ in range(2)]
+    seconds = 2 * LONGEST * draw.random()
+
+    def close() -> None:
+        world.scheduler.sleep(seconds)
+        for each in opened:
+            if each is not None:
+                kernel.disconnect(each)
+
+    world.scheduler.spawn("programs", close, world.scheduler.driver.process)
+
+
 @happens(2)
 def daemon_dies(world: World, draw: random.Random) -> None:
     systemd = world.gpu_hosts[draw.choice(sorted(world.gpu_hosts))].systemd
@@ -277,17 +301,54 @@ def gpu_fails(world: World, draw: random.Random) -> None:
     if what == "driver":
         _for_a_while(world, draw, gpus, fails=True)
     elif what == "withdrawn":
-        _for_a_while(world, draw, gpus, withdrawn={uuid: "it has fallen off the bus"})
+        _for_a_while(world, draw, gpus, 90, withdrawn={uuid: "it has fallen off the bus"})
     else:
-        _for_a_while(world, draw, gpus, missing={uuid})
+        _for_a_while(world, draw, gpus, 90, missing={uuid})
     gpus.changed()
+
+
+@happens(1.5)
+def gpu_host_is_silent(world: World, draw: random.Random) -> None:
+    """A GPU host has no power for minutes, and nobody says so: its GPUs are lost."""
+    host = draw.choice(sorted(world.gpu_hosts))
+    seconds = draw.uniform(90, 240)
+    world.switch_off(host)
+
+    def end() -> None:
+        world.scheduler.sleep(seconds)
+        world.switched_off.discard(host)
+
+    world.scheduler.spawn("fault", end, world.scheduler.driver.process)
+
+
+BUSY = Reading(used_mb=500, utilisation=60.0, temperature_c=60.0, power_w=100.0)
 
 
 @happens(2)
 def gpus_are_busy(world: World, draw: random.Random) -> None:
-    gpus = world.gpu_hosts[draw.choice(sorted(world.gpu_hosts))].gpus
-    busy = Reading(used_mb=500, utilisation=60.0, temperature_c=60.0, power_w=100.0)
-    _for_a_while(world, draw, gpus, odd=busy)
+    _for_a_while(world, draw, world.gpu_hosts[draw.choice(sorted(world.gpu_hosts))].gpus, odd=BUSY)
+
+
+@happens(0.5)
+def owner_returns(world: World, draw: random.Random) -> None:
+    """The next owner who is warned of an idle lease uses it again."""
+
+    def attend() -> None:
+        while not world.is_calm:
+            warned = world.reader.rows(
+                "SELECT g.host_name AS host FROM leases l JOIN claims c ON c.lease_id = l.id"
+                " JOIN gpus g ON g.uuid = c.gpu_uuid WHERE l.reclaim_at IS NOT NULL ORDER BY l.id, g.uuid"
+            )
+            if warned:
+                gpus = world.gpu_hosts[draw.choice(warned)["host"]].gpus
+                world.story.tell("an owner who was warned returns", "client")
+                gpus.odd = BUSY
+                world.scheduler.sleep(50)
+                gpus.odd = None
+                return
+            world.scheduler.sleep(10)
+
+    world.scheduler.spawn("owner", attend, world.scheduler.driver.process)
 
 
 @happens(1)

@@ -24,6 +24,7 @@ def calm(world: World) -> None:
     for process in world.processes.values():
         process.stands_still_until, process.skew = 0.0, 0.0
         process.fuse = process.dies_after = None
+    world.switched_off.clear()
     for kernel in world.kernels.values():
         kernel.refuses = False
     for machine in world.gpu_hosts.values():

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import errno
 import itertools
+import random
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -40,7 +42,10 @@ class HostKernel:
         self.links: dict[str, int] = {GPU_DEVICE: 2}
         self.tables: plan.DatapathState | None = None
         """RODVR's; None: there are none."""
-        self.connections: set[plan.Connection] = set()
+        self.connections: dict[plan.Connection, str] = {}
+        """Those that VMs have open, each with the port id of the VM."""
+        self.local_connections: set[tuple[Address, Address]] = set()
+        """Those that the host's own programs have open: masked and real address."""
         self.admitted: Elements | None = None
         """The fence's; None: there is no fence."""
         self.fence_comment = ""
@@ -56,7 +61,9 @@ class HostKernel:
         if index is None:
             return
         if self.tables is not None:
-            self.tables.chains.pop(tap, None)  # a chain goes with its device
+            tag = self.tables.chains.pop(tap, None)  # a chain goes with its device
+            if tag is not None:
+                self._disconnect(tag.port_id)
         for watch in self.watches:
             watch.tell(index, tap)
 
@@ -84,6 +91,37 @@ class HostKernel:
         if self.tables is not None:
             for key, real in sorted(self.tables.local_mappings.items(), key=str):
                 yield key.masked, real
+
+    def connect(self, draw: random.Random) -> plan.Connection | tuple[Address, Address] | None:
+        """Have a VM or a program open a connection where its tables lead it; None if they lead nobody anywhere."""
+        tables = self.tables or plan.DatapathState()
+        tags = [each for each in tables.chains.values() if each is not None]
+        vms = {
+            plan.Connection(tag.identity, masked, real): tag.port_id
+            for tag in tags
+            for masked, real in tables.mappings.get(tag.identity, {}).items()
+        }
+        programs = [(key.masked, real) for key, real in tables.local_mappings.items()]
+        if not vms and not programs:
+            return None
+        chosen = draw.choice(sorted([*vms, *programs], key=str))
+        if isinstance(chosen, plan.Connection):
+            self.connections[chosen] = vms[chosen]
+        else:
+            self.local_connections.add(chosen)
+        return chosen
+
+    def disconnect(self, connection: plan.Connection | tuple[Address, Address]) -> None:
+        """Have its client close a connection."""
+        if isinstance(connection, plan.Connection):
+            self.connections.pop(connection, None)
+        else:
+            self.local_connections.discard(connection)
+
+    def _disconnect(self, port_id: str) -> None:
+        self.connections = {
+            each: port for each, port in self.connections.items() if port != port_id
+        }
 
 
 class MemoryWatch:
@@ -172,13 +210,19 @@ class MemoryDatapath:
 
     def cut(self, cuts: Iterable[plan.Cut | plan.LocalCut], *, silently: bool = False) -> None:
         self._kernel.change("cut connections")
+        kernel = self._kernel
         for cut in cuts:
             if isinstance(cut, plan.Cut):
-                self._kernel.connections = {
-                    each
-                    for each in self._kernel.connections
+                kernel.connections = {
+                    each: port_id
+                    for each, port_id in kernel.connections.items()
                     if each.identity != cut.identity or cut.masked not in (None, each.masked)
                 }
+            else:
+                kernel.local_connections = {
+                    each for each in kernel.local_connections if each[0] != cut.masked
+                }
+        baton.here().effect("kernel")
 
     def forget_strays(self) -> None:
         """There are none."""
@@ -187,7 +231,13 @@ class MemoryDatapath:
         return sorted(self._kernel.connections, key=str)
 
     def local_connections(self) -> list[tuple[Address, Address]]:
-        return []
+        return sorted(self._kernel.local_connections, key=str)
+
+    def open_connections(self) -> dict[str, int]:
+        return dict(Counter(each.identity for each in self._kernel.connections))
+
+    def open_local_connections(self) -> dict[Address, int]:
+        return dict(Counter(masked for masked, _ in self._kernel.local_connections))
 
     def reset_unmapped(self, identity: str) -> None:
         """Nothing is counted."""
@@ -199,7 +249,6 @@ class MemoryDatapath:
         return {}
 
     unmapped_local = tap_counters = strangers = received = unmapped
-    open_connections = open_local_connections = unmapped
 
     def conntrack_level(self) -> None:
         return None

@@ -68,6 +68,7 @@ def launch(world: World, draw: random.Random, lease: dict[str, Any], caller: str
     lease["name"] = f"lease-{draw.getrandbits(40):x}"
     body = prune({"lease": lease}) if prune else {"lease": lease}
     key = f"key-{draw.getrandbits(40):x}" if draw.random() < 0.7 else None
+    world.asked_at[lease["name"]] = world.scheduler.now
     for _ in range(3 if key else 1):
         answer = clients.call(world, caller, "POST", "/v1/leases", body, version=version, key=key)
         if answer.is_known and answer.status < 500:
@@ -76,6 +77,7 @@ def launch(world: World, draw: random.Random, lease: dict[str, Any], caller: str
     if answer.status in (200, 201, 202):
         lease_id = answer.body["lease"]["id"]
         world.leases.append(lease_id)
+        world.known_since.setdefault(lease_id, world.scheduler.now)
         world.counted[f"launch in {version}"] += 1
         if key is not None:
             world.answers.setdefault(key, []).append(lease_id)
@@ -104,10 +106,14 @@ def _queued(draw: random.Random) -> dict[str, Any]:
     return found
 
 
+def _movable(draw: random.Random) -> dict[str, Any]:
+    return {"movable": draw.choice(("idle", "cut"))} if draw.random() < 0.3 else {}
+
+
 @operation(8, most=3)
 def launch_vm(world: World, draw: random.Random) -> None:
     server: dict[str, Any] = {"imageRef": draw.choice(("debian", "debian", "debian", "none"))}
-    lease = {"cgpus": _cgpus(draw), "server": server, **_queued(draw)}
+    lease = {"cgpus": _cgpus(draw), "server": server, **_queued(draw), **_movable(draw)}
     if draw.random() < 0.15:
         lease["duration"] = draw.randrange(30, 300)
     launch(world, draw, lease, draw.choice(TENANTS))
@@ -125,6 +131,7 @@ def launch_without_vm(world: World, draw: random.Random) -> None:
         )
     )
     lease = {"cgpus": _cgpus(draw), "server": None, "consumer": consumer, **_queued(draw)}
+    lease |= _movable(draw)
     if draw.random() < 0.3:
         lease["keepalive"] = draw.choice((10, 30, 120))
     launch(world, draw, lease, draw.choice(TENANTS))
@@ -144,6 +151,28 @@ def launch_briefly(world: World, draw: random.Random) -> None:
     redeem(world, draw, caller, lease_id)
     world.scheduler.sleep(4 * draw.random())
     end(world, caller, lease_id)
+
+
+@operation(2)
+def launch_at_once(world: World, draw: random.Random) -> None:
+    """Launch small leases from many clients at the same moment, which may all choose the same GPU."""
+
+    def one(number: int) -> None:
+        cgpus = {"count": 1, "mode": "shared", "memory_mb": 512}
+        caller = TENANTS[number % 2]
+        own = random.Random(number)
+        lease = {"cgpus": cgpus, "server": None, "consumer": {}}
+        answer = launch(world, own, lease, caller)
+        if answer.status in (201, 202):
+            world.scheduler.sleep(20 * own.random())
+            end(world, caller, answer.body["lease"]["id"])
+
+    for number in [draw.getrandbits(32) for _ in range(draw.randrange(3, 7))]:
+        world.scheduler.spawn(
+            "launch_at_once",
+            lambda number=number: one(number),  # type: ignore[misc]
+            world.clients,
+        )
 
 
 @operation(2)
@@ -198,6 +227,8 @@ def update_lease(world: World, draw: random.Random) -> None:
             {"priority": -draw.randrange(3)},
             {"duration": draw.randrange(10, 200)},
             {"ends_at": None},
+            {"movable": "idle"},
+            {"movable": "cut"},
         )
     )
     path = f"/v1/leases/{_some(draw, world.leases)}"
@@ -214,48 +245,46 @@ def keep_lease(world: World, draw: random.Random) -> None:
 def look_around(world: World, draw: random.Random) -> None:
     """Read something, in any microversion."""
     lease = _some(draw, world.leases)
-    path = draw.choice(
-        (
-            "/v1/leases",
-            f"/v1/leases/{lease}",
-            f"/v1/leases/{lease}/readings",
-            "/v1/queue",
-            "/v1/limits",
-            "/v1/usage",
-            "/v1/models",
-            "/v1/policies",
-            "/v1/policies/first-fit",
-            "/v1/reservations",
-            f"/v1/reservations/{_some(draw, world.reservations)}",
-        )
+    paths = (
+        "/v1/leases",
+        f"/v1/leases/{lease}",
+        f"/v1/leases/{lease}/readings",
+        "/v1/queue",
+        "/v1/limits",
+        "/v1/usage",
+        "/v1/models",
+        "/v1/policies",
+        "/v1/policies/first-fit",
+        "/v1/reservations",
+        f"/v1/reservations/{_some(draw, world.reservations)}",
     )
-    version = draw.choice(clients.versions())
-    answer = clients.call(world, draw.choice((*TENANTS, "admin")), "GET", path, version=version)
-    if path == "/v1/leases" and answer.status == 200:  # it has those of plain servers, too
-        listed = [each["id"] for each in answer.body["leases"]]
-        world.leases += [each for each in listed if each not in world.leases]
+    for path in draw.sample(paths, k=2):
+        version = draw.choice(clients.versions())
+        answer = clients.call(world, draw.choice((*TENANTS, "admin")), "GET", path, version=version)
+        if path == "/v1/leases" and answer.status == 200:  # it has those of plain servers, too
+            listed = [each["id"] for each in answer.body["leases"]]
+            world.leases += [each for each in listed if each not in world.leases]
 
 
 @operation(1)
 def look_at_machines(world: World, draw: random.Random) -> None:
-    path = draw.choice(
-        (
-            "/v1/gpus",
-            "/v1/gpus/GPU-gpu1-0",
-            "/v1/hosts",
-            "/v1/hosts/gpu1",
-            "/v1/endpoints",
-            "/v1/endpoints/compute1",
-            "/v1/settings",
-            "/v1/leases?all_projects=true",
-            "/",
-            "/v1",
-            "/v1/openapi.json",
-            "/healthcheck",
-            "/metrics",
-        )
+    paths = (
+        "/v1/gpus",
+        "/v1/gpus/GPU-gpu1-0",
+        "/v1/hosts",
+        "/v1/hosts/gpu1",
+        "/v1/endpoints",
+        "/v1/endpoints/compute1",
+        "/v1/settings",
+        "/v1/leases?all_projects=true",
+        "/",
+        "/v1",
+        "/v1/openapi.json",
+        "/healthcheck",
+        "/metrics",
     )
-    clients.call(world, "admin", "GET", path, version=draw.choice(clients.versions()))
+    for path in draw.sample(paths, k=4):
+        clients.call(world, "admin", "GET", path, version=draw.choice(clients.versions()))
 
 
 @operation(1)
@@ -344,11 +373,15 @@ def disable(world: World, draw: random.Random) -> None:
 
 @operation(2)
 def drain_host(world: World, draw: random.Random) -> None:
-    """Have the leases of a GPU host move away, and enable the host a little later."""
+    """Have the leases of a GPU host move away, and enable the host a little later, mostly."""
     path = f"/v1/hosts/{draw.choice(('gpu1', 'gpu2'))}"
-    drain = {"disabled": True, "disabled_reason": "update", "drain": {"force": draw.random() < 0.5}}
+    by = facade.true_time() + datetime.timedelta(seconds=40 * draw.random())
+    how: dict[str, Any] = draw.choice(({}, {"force": True}, {"by": f"{by:%Y-%m-%dT%H:%M:%SZ}"}))
+    drain = {"disabled": True, "disabled_reason": "update", "drain": how}
     clients.call(world, "admin", "PATCH", path, {"host": drain})
-    world.scheduler.sleep(60 * draw.random())
+    world.scheduler.sleep(90 * draw.random())
+    if draw.random() < 0.2:
+        return  # it stays so, unless another one enables it
     clients.call(world, "admin", "PATCH", path, {"host": {"disabled": False}}, loses_answers=False)
 
 
@@ -359,7 +392,14 @@ def move_cgpus(world: World, draw: random.Random) -> None:
         ({}, {"index": 0}, {"host": "gpu1"}, {"host": "gpu2"}, {"index": 0, "gpu": "GPU-gpu2-1"})
     )
     move |= {"force": draw.random() < 0.5, "dry_run": draw.random() < 0.1}
-    path = f"/v1/leases/{_some(draw, world.leases)}/move"
+    chosen = _some(draw, world.leases)
+    if draw.random() < 0.9:
+        listed = "/v1/leases?all_projects=true&status=ACTIVE"
+        answer = clients.call(world, "admin", "GET", listed)
+        if answer.status != 200 or not answer.body["leases"]:
+            return
+        chosen = draw.choice(answer.body["leases"])["id"]
+    path = f"/v1/leases/{chosen}/move"
     if clients.call(world, "admin", "POST", path, {"move": move}).status == 202:
         world.counted["move that was accepted"] += 1
 
@@ -397,7 +437,7 @@ def change_quota(world: World, draw: random.Random) -> None:
     """Lower the quota of all projects, and raise it again a little later."""
     world.change_quota(draw.choice((1, 2, 3)))
     world.scheduler.sleep(60 * draw.random())
-    world.change_quota(processes.QUOTA)
+    world.change_quota(world.quota)
 
 
 @operation(1)

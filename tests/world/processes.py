@@ -61,6 +61,7 @@ workers = 2
 step_timeout = 90
 idle_warn_after = 300
 idle_reclaim_after = 60
+gpu_loss_after = 10
 audit_interval = 20
 poll_interval = 3
 endpoint_timeout = 8

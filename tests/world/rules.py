@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from gsaas.notifications.events import of_lease
@@ -18,13 +18,13 @@ OVER = (Status.RELEASED,)
 AT_REST = (Status.QUEUED, Status.ACTIVE, Status.RELEASED, Status.ERROR)
 
 
-def after_each_step(stored: Stored, outside: Outside) -> list[str]:
-    """Return what is broken now, whatever is under way."""
+def after_each_step(stored: Stored, outside: Outside, forgotten: Collection[str] = ()) -> list[str]:
+    """Return what is broken now, whatever is under way; *forgotten* are hosts that once were so."""
     return [
         *over_committed(stored),
         *released_leases_have_nothing(stored),
         *one_server_each(outside),
-        *only_leases_are_mapped(stored, outside),
+        *only_leases_are_mapped(stored, outside, forgotten),
         *only_leases_are_admitted(stored, outside),
         *only_claims_have_daemons(stored, outside),
     ]
@@ -98,6 +98,46 @@ def one_server_each(outside: Outside) -> Iterator[str]:
             yield f"two servers: lease {tag} has {number}"
 
 
+def served_past_others(
+    before: Stored,
+    stored: Stored,
+    known_since: Mapping[str, float],
+    asked_at: Mapping[str, float],
+    now: str,
+    quota: int,
+) -> Iterator[str]:
+    """No lease gets GPUs while another waits of the same or a higher priority that was there when it was asked for.
+
+    All GPUs are alike: whoever waits keeps the others from all of them, with backfill, too. Passed over are only those
+    that have no time left, whose clients may be silent, or whose *quota* may not allow them now.
+    """
+    had = {claim["lease_id"] for claim in before.claims}
+    new = {claim["lease_id"] for claim in stored.claims} - had
+    if not new:
+        return
+    most = (used(before) | used(stored)) + Counter(before.reserved) + Counter(stored.reserved)
+    waiting = [
+        row
+        for key, row in stored.leases.items()
+        if key in known_since
+        and before.leases.get(key, row)["status"] == row["status"] == Status.QUEUED
+        and row["reservation_id"] is None
+        and _still_waits(row, now)
+        and most[row["project_id"]] + row["count"] <= quota
+    ]
+    for lease_id in sorted(new):
+        mine = stored.leases[lease_id]
+        asked = asked_at.get(mine["name"])
+        if asked is None or mine["reservation_id"] is not None:
+            continue
+        former = before.leases.get(lease_id, mine)
+        priority = max(mine["priority"], former["priority"])
+        for other in waiting:
+            least = min(other["priority"], before.leases.get(other["id"], other)["priority"])
+            if known_since[other["id"]] < asked and least >= priority:
+                yield f"queue: lease {lease_id} got GPUs, and {other['id']} waits since before it was asked for"
+
+
 def _served_at(stored: Stored, claim: Row) -> set[tuple[str, int]]:
     """Return address and port of what serves a claim."""
     gpu = stored.gpus[claim["gpu_uuid"]]
@@ -105,14 +145,22 @@ def _served_at(stored: Stored, claim: Row) -> set[tuple[str, int]]:
     return {(ip, port) for ip in stored.addresses.get(gpu["host_name"], ())}
 
 
-def only_leases_are_mapped(stored: Stored, outside: Outside) -> Iterator[str]:
-    """What a VM or a program reaches through RODVR is claimed by its lease."""
+def only_leases_are_mapped(
+    stored: Stored, outside: Outside, forgotten: Collection[str]
+) -> Iterator[str]:
+    """What a VM or a program reaches through RODVR, or is connected to, is claimed by its lease.
+
+    *forgotten* are hosts that once were so.
+    """
     by_port = {row["port_id"]: key for key, row in stored.leases.items() if row["port_id"]}
     claimed: dict[str, set[tuple[str, int]]] = defaultdict(set)
     dropped: dict[str, set[str]] = defaultdict(set)
     for claim in stored.claims:
         claimed[claim["lease_id"]] |= _served_at(stored, claim)
-        if claim["daemon_port"] is None:
+        if (
+            claim["daemon_port"] is None
+            and stored.gpus[claim["gpu_uuid"]]["host_name"] in forgotten
+        ):
             dropped[claim["lease_id"]] |= {ip for ip, _ in _served_at(stored, claim)}
 
     def may_reach(lease_id: str | None, real: Address) -> bool:
@@ -124,7 +172,7 @@ def only_leases_are_mapped(stored: Stored, outside: Outside) -> Iterator[str]:
         is_anothers = any((real.ip, real.port) in each for each in claimed.values())
         return real.ip in dropped[lease_id] and not is_anothers
 
-    for host, port_id, real in outside.mappings:
+    for host, port_id, real in outside.mappings + outside.connections:
         lease_id = by_port.get(port_id, port_id)
         if not may_reach(lease_id, real):
             status = stored.leases.get(lease_id, {}).get("status", "unknown")
@@ -136,7 +184,7 @@ def only_leases_are_mapped(stored: Stored, outside: Outside) -> Iterator[str]:
         (row["masked_host"], row["masked_ip"], row["masked_port"]): row["lease_id"]
         for row in stored.claims
     }
-    for host, masked, real in outside.local_mappings:
+    for host, masked, real in outside.local_mappings + outside.local_connections:
         user = users.get((host, masked.ip, masked.port))
         if not may_reach(user, real):
             yield (
@@ -215,8 +263,16 @@ def queue_order(events: Iterable[Row], leases: Mapping[str, Row]) -> Iterator[st
             continue
         mine = leases[lease_id]
         for other in sorted(waiting):
-            if _is_alike(mine, leases[other]) and leases[other]["queued_at"] < mine["queued_at"]:
+            its = leases[other]
+            is_before = its["queued_at"] < mine["queued_at"] and _still_waits(its, row["at"])
+            if is_before and _is_alike(mine, its):
                 yield f"queue: lease {lease_id} was served before {other}, which waits for longer"
+
+
+def _still_waits(row: Row, now: str) -> bool:
+    """Return whether a lease of the queue has time left, and a client that is surely there."""
+    has_time = all(end is None or end > now for end in (row["wait_until"], row["ends_at"]))
+    return has_time and row["waiter_seen_at"] is None
 
 
 def _is_alike(one: Row, other: Row) -> bool:
@@ -228,10 +284,17 @@ def _is_alike(one: Row, other: Row) -> bool:
 
 
 def all_is_at_rest(stored: Stored, outside: Outside) -> Iterator[str]:
-    """Every lease waits for nobody but its owner, and whoever has an ACTIVE lease can use it."""
+    """Every lease waits for nobody but its owner, and whoever has an ACTIVE lease can use it.
+
+    A host that is drained has only leases of which it is said why they are still there.
+    """
     for key, row in stored.leases.items():
         if row["status"] not in AT_REST or row["moving"]:
             yield f"{row['moving'] or row['status']}: lease {key}"
+    for claim in stored.claims:
+        host = stored.gpus[claim["gpu_uuid"]]["host_name"]
+        if host in stored.drained and claim["lease_id"] not in stored.drained[host]:
+            yield f"drained: {host} has lease {claim['lease_id']}, and nobody says why"
     mapped = {(host, port_id, real.ip, real.port) for host, port_id, real in outside.mappings}
     mapped |= {
         (host, masked.ip, real.ip, real.port) for host, masked, real in outside.local_mappings

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ Row = Mapping[str, Any]
 _LEASES = (
     "SELECT id, status, project_id, name, mode, has_server, server_id, port_id, bound_host, admitted_address,"
     " plain_server_id, queued_at, priority, count, memory_mb, locality, requirements, reservation_id, consumer_host,"
-    " moving, duration, rowid FROM leases"
+    " moving, duration, wait_until, ends_at, waiter_seen_at, rowid FROM leases"
 )
 _CHANGING = f"{_LEASES} WHERE status <> 'RELEASED' OR rowid > ?"
 """What a lease that is released had does not change any more."""
@@ -30,8 +31,12 @@ _GPUS = (
     " FROM gpus"
 )
 _HOSTS = (
-    "SELECT h.name, h.gpu_address AS monitor, e.gpu_address AS endpoint"
+    "SELECT h.name, h.gpu_address AS monitor, e.gpu_address AS endpoint, h.draining_since, h.drain_waits"
     " FROM hosts h LEFT JOIN endpoints e ON e.host_name = h.name"
+)
+_RESERVED = (
+    "SELECT project_id, sum(cgpus ->> '$.count') AS cgpus FROM reservations"
+    " WHERE status IN ('PENDING', 'ACTIVE') GROUP BY project_id"
 )
 
 _FREE = (
@@ -52,6 +57,10 @@ class Stored:
     gpus: Mapping[str, Row]
     addresses: Mapping[str, frozenset[str]]
     """Host -> its addresses on the GPU network."""
+    drained: Mapping[str, Mapping[str, str]]
+    """Host that is drained -> why each of the leases there has not moved away."""
+    reserved: Mapping[str, int]
+    """Project -> the cGPUs of its reservations, whether leases have them or not."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,10 @@ class Outside:
     """Host, port id and real address of each mapping that packets of a VM find there."""
     local_mappings: tuple[tuple[str, Address, Address], ...]
     """Host, masked and real address of each mapping that packets of programs of the host find there."""
+    connections: tuple[tuple[str, str, Address], ...]
+    """As `mappings`, of the connections that VMs have open."""
+    local_connections: tuple[tuple[str, Address, Address], ...]
+    """As `local_mappings`, of those that programs have open."""
     admissions: tuple[tuple[str, Admission], ...]
     """By GPU host."""
     daemons: tuple[tuple[str, str, int], ...]
@@ -79,7 +92,7 @@ class Reader:
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.row_factory = sqlite3.Row
         self._version: int | None = None
-        self._stored = Stored({}, (), {}, {})
+        self._stored = Stored({}, (), {}, {}, {}, {})
         self._claims: list[Any] = []
         self._last = 0
         """The number of the newest row of leases."""
@@ -106,6 +119,12 @@ class Reader:
                 row["name"]: frozenset(filter(None, (row["monitor"], row["endpoint"])))
                 for row in hosts
             },
+            {
+                row["name"]: json.loads(row["drain_waits"] or "{}")
+                for row in hosts
+                if row["draining_since"] is not None
+            },
+            {row["project_id"]: row["cgpus"] for row in rows(_RESERVED)},
         )
 
     def free(self, heartbeat_timeout: float) -> tuple[tuple[GpuState, ...], int]:

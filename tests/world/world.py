@@ -27,6 +27,7 @@ from gsaas.api.routes import ROUTES
 from gsaas.cloud.base import ServerStatus
 from gsaas.gpu_host.daemons.unavailable import SystemdUnavailable
 from gsaas.objects.gpu_report import GpuInfo
+from gsaas.objects.lifecycle import Status
 from tests.api import world as api_world
 from tests.world import (
     baton,
@@ -47,7 +48,7 @@ from tests.world.story import Log, Story
 
 HAPPENINGS = 120
 """What is drawn for one seed."""
-GAP = 3.0
+GAP = 2.0
 """Seconds between two of them, on average."""
 REST = 1800.0
 """Seconds within which everything comes to rest when faults stop."""
@@ -64,6 +65,14 @@ VERIFICATIONS = 20
 """How often `gsaas-manage verify` looks until there is no difference."""
 QUOTA_TAKES = 120.0
 """Seconds after which no request goes on that began under a former quota."""
+UNLIMITED = 10**6
+"""A quota that nobody reaches: a project has none."""
+OPTIONS = (
+    ("engine", "idle_action", ("none", "release", "shelve")),
+    ("engine", "on_gpu_loss", ("wait", "remake")),
+    ("queue", "backfill", (False, True)),
+)
+"""Group and name of options, and their values, of which each world has one."""
 
 FOLDER = Path("/dev/shm") if Path("/dev/shm").is_dir() else None  # noqa: S108 - a database that nobody keeps
 
@@ -126,9 +135,11 @@ class World:
         self.broken: list[str] = []
         self.counted: Counter[str] = Counter()
         self.conf = processes.configuration(self.life)
-        self.conf.set_override(
-            "idle_action", self.chance.choice(("none", "release", "shelve")), "engine"
-        )
+        for group, option, values in OPTIONS:
+            self._configure(group, option, self.chance.choice(values))
+        self.quota = self.chance.choice((processes.QUOTA, processes.QUOTA, UNLIMITED))
+        """The most cGPUs that a project may have, as long as nobody lowers it."""
+        self._configure("quotas", "cgpus", _limit(self.quota))
         self.kernels = {
             name: kernel.HostKernel(name, address)
             for name, address in (
@@ -149,9 +160,7 @@ class World:
         if self.chance.random() < 0.5:
             self.bus.secret = SECRETS[-1]
         self.reader = snapshot.Reader(folder / "world.db")
-        self.history = history.History(
-            len(self.gpu_hosts) * self.GPUS * self.MEMORY, processes.QUOTA
-        )
+        self.history = history.History(len(self.gpu_hosts) * self.GPUS * self.MEMORY, self.quota)
         self.database.on_commit = self._note_books
         self.processes: dict[str, Process] = {}
         """Those that run, by name."""
@@ -170,7 +179,7 @@ class World:
         """Notifications are sent."""
         self.notified: list[tuple[str, Any]] = []
         """Type and payload of each notification."""
-        self.quotas = [(0.0, processes.QUOTA)]
+        self.quotas = [(0.0, self.quota)]
         """Since when which quota holds."""
         self.events: dict[tuple[int, str], snapshot.Row] = {}
         """The events of leases, also of those that were purged."""
@@ -178,6 +187,8 @@ class World:
         """How many happenings of the plan have been carried out, or left out."""
         self.pending: list[Any] = []
         """Requests that clients wait for: `tests.world.clients.Request`."""
+        self.forgotten: set[str] = set()
+        """Hosts that an operator once asked to forget."""
         self.switched_off: set[str] = set()
         """Hosts without power, on which no process starts."""
         self.is_calm = False
@@ -187,6 +198,13 @@ class World:
         self._lives: Counter[str] = Counter()
         self._used: Counter[str] = Counter()
         """Project -> its cGPUs at the last look."""
+        self.asked_at: dict[str, float] = {}
+        """Name of a lease -> when its first launch was sent, in seconds since the world began."""
+        self.known_since: dict[str, float] = {}
+        """Lease -> when its launch was answered, or it was first seen in the queue."""
+        self._before = self.reader.stored()
+        """What was stored at the last look."""
+        self._looked_at = 0.0
         self._seen: object = None
         """What there was at the last look."""
         database.use(self.database)
@@ -288,7 +306,9 @@ class World:
             systemd.units.clear()
         self.kill(f"monitor-{host}")
         self.kill(f"rodvr-{host}")
-        self.kernels[host].tables = self.kernels[host].admitted = None
+        lost = self.kernels[host]
+        lost.tables = lost.admitted = None
+        lost.connections, lost.local_connections = {}, set()
 
     def _crashed(self, task: Task, error: BaseException) -> None:
         self.broken.append(f"crash: {task.name}: {type(error).__name__}: {error}")
@@ -330,6 +350,16 @@ class World:
             servers=tuple(servers),
             mappings=tuple(mappings),
             local_mappings=tuple(local_mappings),
+            connections=tuple(
+                (host, port_id, each.real)
+                for host, where in sorted(self.kernels.items())
+                for each, port_id in where.connections.items()
+            ),
+            local_connections=tuple(
+                (host, *each)
+                for host, where in sorted(self.kernels.items())
+                for each in sorted(where.local_connections, key=str)
+            ),
             admissions=tuple(admissions),
             daemons=tuple(daemons),
             host_addresses=frozenset(each.address for each in self.kernels.values()),
@@ -349,7 +379,8 @@ class World:
         self._seen = seen
         self._note(
             [
-                *rules.after_each_step(stored, outside),
+                *rules.after_each_step(stored, outside, self.forgotten),
+                *self._served_past_others(stored),
                 *self._over_quota(stored),
                 *rules.answers_are_true(stored, self.leases, self.ended),
                 *self.mistakes,
@@ -360,17 +391,41 @@ class World:
         gpus, waiting = self.reader.free(self.conf.gpgpums.heartbeat_timeout)
         self.history.note(self.scheduler.points, gpus, waiting)
 
+    def _served_past_others(self, stored: snapshot.Stored) -> list[str]:
+        """Nobody is served past those that have waited since before it was asked for."""
+        before, self._before = self._before, stored
+        if before is stored:
+            return []
+        for key, row in before.leases.items():
+            if row["status"] == Status.QUEUED:
+                self.known_since.setdefault(key, self._looked_at)
+        self._looked_at = self.scheduler.now
+        waiting = [key for key in stored.leases if key in self.known_since]
+        return list(
+            rules.served_past_others(
+                before,
+                stored,
+                {key: self.known_since[key] for key in waiting},
+                self.asked_at,
+                f"{facade.true_time():%Y-%m-%d %H:%M:%S.%f}",
+                min(self._recent_quotas()),
+            )
+        )
+
     def _over_quota(self, stored: snapshot.Stored) -> list[str]:
         """No project has more than its quota, unless that was larger when it got it."""
+        used, self._used = rules.used(stored), self._used
+        return rules.over_quota(used, self._used, max(self._recent_quotas()))
+
+    def _recent_quotas(self) -> list[int]:
+        """Return the quotas by which a request may be judged that goes on now."""
         since = self.scheduler.now - QUOTA_TAKES
         newer = [quota for at, quota in self.quotas if at >= since]
-        before = [quota for at, quota in self.quotas if at < since][-1:]
-        used, self._used = rules.used(stored), self._used
-        return rules.over_quota(used, self._used, max(before + newer))
+        return [quota for at, quota in self.quotas if at < since][-1:] + newer
 
     def change_quota(self, quota: int) -> None:
         self.story.tell(f"projects may have {quota} cGPUs", "operator")
-        self.conf.set_override("cgpus", quota, "quotas")
+        self._configure("quotas", "cgpus", _limit(quota))
         self.quotas.append((self.scheduler.now, quota))
 
     def _look_into(self, message: str) -> None:
@@ -405,10 +460,14 @@ class World:
         weights = [happenings.ALL[name].weight for name in names]
         at, drawn = 30.0, []
         pause = HAPPENINGS
-        if self.conf.engine.idle_action != "none" and self.chance.random() < 0.2:
+        if self.conf.engine.idle_action != "none" and self.chance.random() < 0.3:
             pause = self.chance.randrange(HAPPENINGS)
-        for name in self.chance.choices(names, weights, k=HAPPENINGS):
-            at += self.chance.expovariate(1 / GAP) + PAUSE * (len(drawn) == pause)
+        for place, name in enumerate(self.chance.choices(names, weights, k=HAPPENINGS)):
+            at += self.chance.expovariate(1 / GAP)
+            if place == pause:
+                if self.chance.random() < 0.5:
+                    drawn.append(Happening(at, "owner_returns", self.chance.getrandbits(32)))
+                at += PAUSE
             drawn.append(Happening(at, name, self.chance.getrandbits(32)))
         return drawn
 
@@ -480,7 +539,7 @@ class World:
     def keep_events(self) -> None:
         """Note the events of leases, before they are purged and their ids are used again."""
         for row in self.reader.rows(
-            "SELECT id, lease_id, event, status FROM lease_events ORDER BY id"
+            "SELECT id, lease_id, event, status, at FROM lease_events ORDER BY id"
         ):
             self.events[row["id"], row["lease_id"]] = row
 
@@ -523,8 +582,16 @@ class World:
         scheduler.reap()
         self.reader.close()
         self._until_end.close()
-        self.conf.clear_override("idle_action", "engine")
-        self.conf.clear_override("cgpus", "quotas")
+
+    def _configure(self, group: str, option: str, value: Any) -> None:
+        """Set an option of all processes, which other worlds share."""
+        self.conf.set_override(option, value, group)
+        self._until_end.callback(self.conf.clear_override, option, group)
+
+
+def _limit(quota: int) -> int:
+    """Return what the option of a quota is."""
+    return -1 if quota == UNLIMITED else quota
 
 
 @functools.cache
