@@ -18,14 +18,16 @@ from __future__ import annotations
 
 import copy
 import enum
+import functools
 import sqlite3
+import tempfile
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import Engine, event
 
 from gsaas.db import clock
 from gsaas.db import sqlite as sqlite_files
@@ -103,24 +105,24 @@ class Server:
 
     def open(self) -> Database:
         """Return the database as the process of the caller uses it."""
-        process = baton.here().current.process
-        engine = sqlite.opened(f"sqlite:///{self._path}").engine
-        engine.dispose()
-        engine.dialect = _DIALECT
-        database = ServerDatabase(engine)  # copies the dialect that the engine has then
-        engine.pool._max_overflow = 1000  # type: ignore[attr-defined]  # nobody may wait in there
-        engine.pool._pool.maxsize = 1000  # type: ignore[attr-defined]  # all stay open
+        pool: Any = _template().pool.recreate()
+        pool._creator = lambda: sqlite3.connect(self._path, check_same_thread=False)
+        engine = copy.copy(_template())
+        engine.pool = pool
+        database = ServerDatabase(engine)  # has as many turns as the pool has connections by then
+        pool._max_overflow = pool._pool.maxsize = (
+            1000  # nobody may wait in there, and all stay open
+        )
         database.one_writer = False  # as on a server: a lost connection is no broken disk
         if self._locks_late:
             database.locks_late = True
             database._write_lock = nullcontext()
-
-        def connected(connection: Any, _: object) -> None:
-            connection.execute("PRAGMA busy_timeout = 0")  # nobody may wait in there, either
-            self._connections.append((process, connection))
-
-        event.listen(engine, "connect", connected)
         return database
+
+    def connected(self, connection: Any) -> None:
+        """Note a new connection of the process that runs."""
+        connection.execute("PRAGMA busy_timeout = 0")  # nobody may wait in there, either
+        self._connections.append((baton.here().current.process, connection))
 
     def forget(self, process: Process) -> None:
         """*process* has ended: the server ends its transactions."""
@@ -283,3 +285,14 @@ def _make_dialect() -> Any:
 
 
 _DIALECT = _make_dialect()
+
+
+@functools.cache
+def _template() -> Engine:
+    """What the engines of all processes are copies of, each with connections of its own: making one takes longer."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = sqlite.opened(f"sqlite:///{folder}/world.db").engine
+        made.dispose()
+    made.dialect = _DIALECT
+    event.listen(made, "connect", lambda connection, _: _server and _server.connected(connection))
+    return made

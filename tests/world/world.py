@@ -610,6 +610,7 @@ def run(seed: int, kept: Collection[int] | None = None) -> Outcome:
     random.seed(seed)  # libraries draw from it: oslo.db does before it tries a transaction again
     # What is collected, and when, depends on what this process has done before.
     gc.disable()
+    gc.freeze()  # what is left of modules and former worlds stays
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         world = World(seed, Path(folder))
         try:
@@ -629,4 +630,5 @@ def run(seed: int, kept: Collection[int] | None = None) -> Outcome:
             world.end()
             baton.scheduler = None
             gc.enable()
+    gc.collect()
     return outcome
