@@ -511,6 +511,8 @@ class World:
         self._verify()
         if self.broken:
             return
+        while any(task.process is self.clients for task in self.scheduler.tasks):
+            self.sleep_until(self.scheduler.now + 15.0)  # some may launch yet, once more
         self.story.tell("every lease is ended")
         happenings.end_all(self)
         self._comes_to_rest(
